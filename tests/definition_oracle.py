@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sqlfront.planner.model.computed_rows import TouchedGroups
+from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.model.query import (
     Atom,
     BlockRows,
@@ -88,9 +89,27 @@ def _rows_of(block: BlockRows, con: Any, tables: Callable[[str], str]) -> list[R
     """The rows of a block; those of groups, and constant ones, computed by DuckDB."""
     if isinstance(block, Definition):
         return evaluate_definition(block, con, tables)
-    query = block.query.replace("{rows}", tables(block.table)) if isinstance(block, TouchedGroups) else block.query
+    if isinstance(block, NearestRows):
+        query = _nearest(block, tables)
+    elif isinstance(block, TouchedGroups):
+        query = block.query.replace("{rows}", tables(block.table))
+    else:
+        query = block.query
     rows: list[Row] = con.execute(query).fetchall()
     return rows
+
+
+def _nearest(block: NearestRows, tables: Callable[[str], str]) -> str:
+    """Each row of the left with a partner, by a correlated subquery over the rows of the right."""
+    same = [f"l.{_quote(mine)} IS NOT DISTINCT FROM r.{_quote(theirs)}" for mine, theirs in block.keys]
+    mine, theirs = (f"{side}.{_quote(time)}" for side, time in zip("lr", block.times))
+    condition = " AND ".join([*same, f"{mine} {block.operator} {theirs}"])
+    direction = "DESC" if block.operator in (">", ">=") else "ASC"
+    right = f"(SELECT r FROM {tables(block.right)} r WHERE {condition} ORDER BY {theirs} {direction}, r LIMIT 1)"
+    shown = "".join(f", partner.{_quote(name)}" for name in block.shown)
+    kept = "" if block.outer else " WHERE partner IS NOT NULL"
+    rows = f"SELECT l, {right} AS partner FROM {tables(block.left)} l"
+    return f"SELECT unnest(l){shown} FROM ({rows}){kept}"
 
 
 def _kept_values(

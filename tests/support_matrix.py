@@ -38,6 +38,7 @@ SUPPORTED = (
     "rewritten",
     "computed",
     "partners",
+    "nearest",
     "nested",
     "collations",
 )

@@ -1,16 +1,22 @@
-"""The nodes of rows that DuckDB computes, each by the value that plans it."""
+"""The nodes of rows that no view tree has, each by the value that plans it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sqlfront.maintenance.output.constant_rows import ConstantNode
+from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
 from sqlfront.maintenance.output.node import ComputedNode, Keeper
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.computed_rows import ComputedRows, ConstantRows, TouchedGroups
+from sqlfront.planner.model.nearest_rows import NearestRows
 
-NODES: dict[type[Any], type[Any]] = {TouchedGroups: TouchedGroupsNode, ConstantRows: ConstantNode}
+NODES: dict[type[Any], type[Any]] = {
+    TouchedGroups: TouchedGroupsNode,
+    ConstantRows: ConstantNode,
+    NearestRows: NearestRowsNode,
+}
 
 
 def open_node(name: str, rows: ComputedRows, number: int, keeper: Keeper) -> ComputedNode:

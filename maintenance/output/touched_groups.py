@@ -15,26 +15,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange
+from sqlfront.maintenance.output.group_store import GroupStore, copies
+from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.relation.bad_rows import blamed_group
-from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.description import Description, StateEntry
 from sqlfront.planner.model.computed_rows import TouchedGroups
-from sqlfront.planner.model.query import LeafColumn
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.errors import DataError
-from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import group_reads, key_lookups, upkeep
-from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.output.node import Keeper, Load, Rows
-    from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+    from sqlfront.maintenance.output.node import Keeper, Load
+    from sqlfront.maintenance.relation.base_relation import Relation
     from sqlfront.maintenance.relation.encoded import Encoded
-    from sqlfront.storage.codecs.codec import Codec
 
 
 class TouchedGroupsNode:
@@ -168,112 +163,3 @@ class TouchedGroupsNode:
         """The tables whose rows reach a relation."""
         node = self._keeper.nodes.get(relation)
         return {relation} if node is None else {table for one in node.relations for table in self._tables_below(one)}
-
-
-class GroupStore:
-    """The rows of a relation in a store of all its columns, indexed by those that name a row's group, in each of some
-    groupings.
-
-    The words of rows are an array for each word of a row, in the order of the store.
-    """
-
-    def __init__(self, relation: Relation, groupings: Sequence[Sequence[str]], user: str) -> None:
-        columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
-        self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
-        self.store: LeafStore = relation.open_store(columns, (), (), (), 0)
-        self._fresh = self.store.key not in known
-        self.indexes = [tuple(map(quote, keys)) for keys in groupings]
-        self.store.users.add(user)
-        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
-
-    def open(self, keeper: Keeper, rows: Rows | None, load: Load | None = None) -> None:
-        """Index the store by group; fill it with rows, by default the relation's, unless others have it filled."""
-        old, store = self.store.table, self.store
-        renewed = self.relation.reindex(store, self.indexes, [False] * len(self.indexes))
-        if self._fresh:
-            keeper.fill(self.relation, store, rows, load)
-        elif renewed:
-            refill(keeper.machine, old, store)
-
-    def touched(self, done: Sequence[Encoded], grouping: int = 0) -> np.ndarray:
-        """The key words of the groups that changed rows belong to, each once, row after row."""
-        if not self.indexes[grouping]:
-            return np.zeros((1, 1), np.int64)
-        inputs = [self.store.inputs["key " + column] for column in self.indexes[grouping]]
-        places = [place for one in inputs for place in range(one.place, one.place + one.words)]
-        keys = [item.keep[: item.rows, places] for item in done if item.relation is self.relation]
-        found = keys[0] if len(keys) == 1 else np.concatenate(keys)
-        return net_words(found, np.ones(len(found), np.int64))[0]
-
-    def null_words(self, name: str) -> tuple[int, ...]:
-        """The words of NULL in a column."""
-        return tuple(self._codec(name).encode_value(None))
-
-    def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """The words of the rows of the groups with these keys, group after group; and how often each is there."""
-        table, number = self.store.table, self.store.indexes.index(self.indexes[grouping])
-        group, scratch, count = table.groups[number], self._scratch.ctypes.data, len(keys)
-        keys, places = np.ascontiguousarray(keys), np.arange(keys.shape[1])
-        found, sizes = np.empty(count, np.int64), np.empty(count, np.int64)
-        key_lookups.find_rows(
-            group.address, scratch, keys.ctypes.data, keys.shape[1], count, places.ctypes.data, group.keys, 0,
-            found.ctypes.data,
-        )  # fmt: skip
-        group_reads.sizes(group.address, found.ctypes.data, count, sizes.ctypes.data)
-        addresses = np.empty(int(sizes.sum()), np.int64)
-        group_reads.members(
-            table.address, group.address, number, found.ctypes.data, count, scratch, addresses.ctypes.data
-        )
-        words = np.empty((table.keys + 1, len(addresses)), np.int64)
-        for place in range(table.keys + 1):
-            group_reads.word_of(addresses.ctypes.data, len(addresses), place, 0, words[place].ctypes.data)
-        return words[:-1], words[-1]
-
-    def all_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """The words of all rows, and how often each is there."""
-        table = self.store.table
-        words = np.empty((table.used, table.keys + table.limbs), np.int64)
-        words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
-        return words[:, : table.keys].T, np.ascontiguousarray(words[:, table.keys])
-
-    def encoded(self, rows: pa.Table) -> np.ndarray:
-        """The words of rows in the relation's columns."""
-        words: list[np.ndarray] = []
-        for column in self.store.variables:
-            words += self._codec(column.name).encode(rows.column(column.name))
-        return np.array(words)
-
-    def decoded(self, words: np.ndarray) -> pa.Table:
-        """Rows in the relation's columns."""
-        import pyarrow as pa
-
-        arrays, places = {}, self._places()
-        for column in self.store.variables:
-            code = [np.ascontiguousarray(words[place]) for place in places[column.expression]]
-            arrays[column.name] = self._codec(column.name).decode(code)
-        fields = [self._codec(name).arrow_field(name) for name in self._names]
-        return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
-
-    def change(self, words: np.ndarray, weights: np.ndarray) -> EncodedChange:
-        """Rows that go and come, by their weights, as a change of the relation."""
-        places = self._places()
-        columns = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in self._names}
-        return EncodedChange(columns, weights, lambda: self.decoded(words))
-
-    def _codec(self, name: str) -> Codec:
-        codec = self.store.inputs["key " + quote(name)].codec
-        assert codec is not None
-        return codec
-
-    def _places(self) -> dict[str, range]:
-        """The places of each column's words in a row of the store, by its expression."""
-        found, start = {}, 0
-        for column, width in zip(self.store.variables, self.store.widths, strict=True):
-            found[column.expression] = range(start, start + width)
-            start += width
-        return found
-
-
-def copies(words: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The words of rows, each as often as its count says."""
-    return words if (counts == 1).all() else np.repeat(words, counts, axis=1)

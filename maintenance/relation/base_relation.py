@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,14 @@ class Input:
     guards: tuple[Guard, ...] = ()
 
 
+class StoreOrder(NamedTuple):
+    """How the groups of the index over these expressions are sorted: by further expressions, each with the flags that
+    kernels/layout.py adds to a word's kind."""
+
+    index: tuple[str, ...]
+    by: tuple[tuple[str, int], ...]
+
+
 @dataclass
 class LeafStore:
     """The rows of one (table, predicate, columns, settings), shared by all atoms that read just that.
@@ -68,7 +76,7 @@ class LeafStore:
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
     A `stateless` one keeps none: its only atom is joined with no other. A row counts as often as `copies` says.
-    `order` is the index whose groups are sorted, and the expression by which they are; `ranges`: with sums over ranges.
+    `order` says how the groups of an index are sorted; `ranges`: with sums over ranges.
     """
 
     key: tuple[Any, ...]
@@ -83,7 +91,7 @@ class LeafStore:
     limbs: int = 1
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     summed: list[bool] = field(default_factory=list)
-    order: tuple[tuple[str, ...], str] | None = None
+    order: StoreOrder | None = None
     ranges: bool = False
     stateless: bool = False
     users: set[str] = field(default_factory=set)
@@ -184,7 +192,7 @@ class Relation:
         store: LeafStore,
         indexes: Sequence[tuple[str, ...]],
         summed: Sequence[bool],
-        order: tuple[tuple[str, ...], str] | None = None,
+        order: StoreOrder | None = None,
         ranges: bool = False,
     ) -> bool:
         """Give a store more groupings (by expressions), and the `order` of one of them unless it has another, if asked
@@ -333,10 +341,12 @@ class Relation:
     def _order(self, store: LeafStore) -> tuple[int, Places] | None:
         if store.order is None:
             return None
-        index, expression = store.order
-        column = next(column for column in store.variables if column.expression == expression)
-        places = Shape(tuple(c.expression for c in store.variables), store.widths, (), 1).places([expression])
-        return store.indexes.index(index), order_places(self._codec(column), places[0])
+        columns = {column.expression: column for column in store.variables}
+        shape, places = Shape(tuple(columns), store.widths, (), 1), list[tuple[int, int, int]]()
+        for expression, flags in store.order.by:
+            words = order_places(self._codec(columns[expression]), shape.places([expression])[0])
+            places += [(place, kind + flags, operand) for place, kind, operand in words]
+        return store.indexes.index(store.order.index), places
 
     def _codec(self, column: LeafColumn) -> Codec:
         return codec_for(column.type, self.dictionaries)

@@ -306,7 +306,7 @@ def _word_tests(tree: Tree, step: Step, delta: Shape) -> list[WordTest]:
 
 def bound_test(tree: Tree, step: Step, test: Comparison, delta: Shape, table: Shape) -> WordTest:
     """A comparison of a "range" or "range sum" step, of a delta's row with a table's."""
-    if step.compared == test.right:
+    if test.right in step.fresh:
         return _word_test(tree, test, delta, table)
     return _word_test(tree, test, table, delta).mirrored()
 

@@ -41,7 +41,8 @@ class Step:
 
     @property
     def compared(self) -> str:
-        """The variable that a range is sorted by: the side of its comparisons that is not bound before."""
+        """The variable that a range is sorted by, or one that is co-sorted: the side of its first comparison that is not
+        bound before."""
         test = self.comparisons[0]
         return test.right if test.right in self.fresh else test.left
 
@@ -65,9 +66,9 @@ def join_rank(view: View, bound: frozenset[str], parent: View) -> tuple[bool, bo
     return not waits, not fresh, named, bool(shared), -len(fresh) if parent.is_bag else 0, len(shared)
 
 
-def is_lower(test: Comparison, variable: str) -> bool:
-    """Whether a comparison, no <>, bounds this side from below."""
-    return (test.operator in ("<", "<=")) == (test.right == variable)
+def is_lower(test: Comparison, variables: Set[str]) -> bool:
+    """Whether a comparison, no <>, bounds the side that is one of these from below."""
+    return (test.operator in ("<", "<=")) == (test.right in variables)
 
 
 def ready_tests(

@@ -70,6 +70,10 @@ class View:
         above = needed(self.parent.node) if self.parent else ()
         return tuple(v for v in self.node.variables if v in above)
 
+    def is_sorted(self, index: tuple[str, ...], variables: Set[str]) -> bool:
+        """Whether the groups of an index are sorted by one of these variables."""
+        return self.order is not None and self.order[0] == index and self.order[1] in variables
+
     @property
     def listed(self) -> tuple[str, ...]:
         """The variables of a row when rows are listed."""
@@ -301,7 +305,7 @@ class Tree:
             step.view.ranges = True
         elif step.access == "row":
             self.demand_full(step.view)
-        if step.access in ("range", "range sum"):
+        if step.access in ("range", "range sum") and step.view.order is None:
             step.view.order = step.key, step.compared
 
     # Paths ---------------------------------------------------------------------------------------
@@ -343,20 +347,20 @@ class Tree:
         assert view.parent is not None
         tests = [test for test in view.parent.node.comparisons if test.scheme & fresh]
         known = all(test.operator != "<>" and len(test.scheme & bound) == 1 for test in tests)
-        if len(fresh) > 1 or fresh & set(view.parent.node.variables) or not known:
+        order = self.definition.order_of(min(fresh))
+        if not fresh <= order or fresh & set(view.parent.node.variables) or not known:
             return None
-        (variable,) = fresh
-        bounds = {is_lower(test, variable): test for test in tests}
+        bounds = {is_lower(test, order): test for test in tests}
         key = self.ordered(view, bound)
-        kept = view.order == (key, variable) and view.ranges
-        free = view.order in (None, (key, variable)) and not self._is_settled
+        kept = view.is_sorted(key, order) and view.ranges
+        free = (view.order is None or view.is_sorted(key, order)) and not self._is_settled
         if len(bounds) < len(tests) or not (kept or free):
             return None
         return Step(view, "range sum", key, True, comparisons=tuple(tests))
 
     def within_bounds(self, listing: Step, bound: Set[str]) -> Step:
-        """The listing of just what lies within the bounds that the parent's comparisons set to one variable, if the
-        members can be sorted by it."""
+        """The listing of just what lies within the bounds that the parent's comparisons set to variables in one order,
+        if the members can be sorted by it."""
         view, fresh = listing.view, listing.fresh
         assert view.parent is not None
         tests = [
@@ -366,11 +370,18 @@ class Tree:
         ]
         for first in tests if not listing.partners else ():
             (variable,) = first.scheme & fresh
-            bounds = {is_lower(test, variable): test for test in reversed(tests) if variable in test.scheme}
-            wanted = listing.key, variable
-            if view.order == wanted or (view.order is None and not self._is_settled):
+            order = self.definition.order_of(variable)
+            bounds = {is_lower(test, order): test for test in reversed(tests) if test.scheme & order}
+            if view.is_sorted(listing.key, order) or (view.order is None and not self._is_settled):
                 return replace(listing, access="range", comparisons=tuple(bounds.values()))
         return listing
+
+    def is_band(self, step: Step) -> bool:
+        """Whether a step lists a range between two bounds of one order, as a - 5 and a + 5 are."""
+        fresh = [test.right if test.right in step.fresh else test.left for test in step.comparisons]
+        bounds = [test.left if test.right in step.fresh else test.right for test in step.comparisons]
+        alike = all(set(side) <= self.definition.order_of(side[0]) for side in (fresh, bounds) if side)
+        return step.access == "range" and len(fresh) == 2 and alike
 
     def _join_steps(self, parent: View, source: View) -> Iterator[Step]:
         others = {atom: self._schemes[atom] for atom in parent.atoms - source.atoms}

@@ -7,7 +7,7 @@ and one more for each index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import log2
+from math import log2, sqrt
 
 from sqlfront.maintenance.tree.carrying import carry_steps
 from sqlfront.maintenance.tree.missing_rows import routes
@@ -61,20 +61,20 @@ def _path(tree: Tree, leaf: View) -> float:
     total, rows, view = 0.0, 1.0, leaf
     for join in tree.side_joins():
         if leaf in join.children:
-            cost, made = _joined(tree.update_steps(join, leaf), 1.0)
+            cost, made = _joined(tree, tree.update_steps(join, leaf), 1.0)
             assert join.table is not None
             total += cost + _written([join.table], made)
     while top is not None and view is not top:
         parent = view.parent
         assert parent is not None
-        cost, rows = _joined(tree.update_steps(parent, view), rows)
+        cost, rows = _joined(tree, tree.update_steps(parent, view), rows)
         total += cost
         if parent.stored and parent.table is not None:
             rows = min(rows, max(1.0, parent.table.live))
             total += _written([parent.table], rows)
         view = parent
     if tree.projection is not None:
-        cost, rows = _joined(carry_steps(tree, leaf), 1.0)
+        cost, rows = _joined(tree, carry_steps(tree, leaf), 1.0)
         total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
     return total
 
@@ -85,7 +85,7 @@ def _tallied(tuple_count: TupleCount, tree: Tree, leaf: View) -> float:
     emission = Emission(tree, leaf)
     total, rows = 0.0, 1.0
     for parent, child in emission.bound:
-        cost, rows = _joined(tree.update_steps(parent, child), rows)
+        cost, rows = _joined(tree, tree.update_steps(parent, child), rows)
         total += cost
     entry = tuple_count.entry(emission)
     assert entry.table is not None
@@ -93,12 +93,14 @@ def _tallied(tuple_count: TupleCount, tree: Tree, leaf: View) -> float:
     return total + rows * (WRITTEN + FOUND) + _written([entry.table], rows) + rows * _path(tuple_count.tree, entry)
 
 
-def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
+def _joined(tree: Tree, steps: Iterable[Step], rows: float) -> tuple[float, float]:
     """The steps that looking up all siblings takes, and the rows that come of it."""
     total = 0.0
     for step in steps:
         if step.lists:
             members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
+            if tree.is_band(step):  # Nobody knows how wide it is: narrow beside the group, as people write it.
+                members = sqrt(members)
             total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
             rows *= members / 2 if step.access == "range" else members
         elif step.access == "filter":

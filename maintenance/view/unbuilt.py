@@ -9,7 +9,7 @@ from typing import Any
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.relation.atom_source import Source
-from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, StoreOrder
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.delta_paths import delta_paths
@@ -94,13 +94,13 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     order = demanded_indexes(view, atom.name)[2]
     if view.tree.sums_ranges and order is not None and store.order not in (None, order):
         # A sum over a range needs its order: the store of another one will not do.
-        store = open_copy(f"{copy} of {order[0]} sorted by {order[1]}", view.definition.settings, atom.copies)
+        store = open_copy(f"{copy} of {order.index} sorted by {order.by}", view.definition.settings, atom.copies)
     return store
 
 
 def demanded_indexes(
     view: MaintainedView, atom: str
-) -> tuple[list[tuple[str, ...]], list[bool], tuple[tuple[str, ...], str] | None, bool]:
+) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool]:
     """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
     sorted, and by what; whether with sums over ranges."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
@@ -113,7 +113,9 @@ def demanded_indexes(
         indexes, summed = indexes + told, summed + [False] * len(told)
     leaf = view.tree.leaves[atom]
     order = leaf.order
-    sorted_by = (tuple(names[v] for v in order[0]), names[order[1]]) if order is not None else None
+    sorted_by = (
+        StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
+    )
     return indexes, summed, sorted_by, leaf.ranges
 
 

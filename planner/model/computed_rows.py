@@ -1,4 +1,5 @@
-"""Rows that DuckDB computes for a view, as plan data: what is computed, from which relation, and at what cost.
+"""Rows that no view tree has, as plan data: what is computed, from which relations, and at what cost. DuckDB computes
+most of them.
 
 Each kind of rows is one value that says all that others ask of it: its bounds, the note that EXPLAIN gives, and why no
 shard computes it. `maintenance/output/computed_nodes.py` lists the node that keeps each kind.
@@ -23,9 +24,9 @@ class OneShard(NamedTuple):
 
 
 class ComputedRows(Protocol):
-    """Rows that DuckDB computes: with these `columns`, from the relations `tables`, under these `settings`.
+    """Rows computed with these `columns`, from the relations `tables`, under these `settings` of DuckDB.
 
-    `label` names them for EXPLAIN. `cost` is that of the node that keeps them; None if they cost nothing. `output`
+    `label` names the computation for EXPLAIN, `block` the rows. `cost` is that of the node that keeps them; None if they cost nothing. `output`
     bounds the rows that one changed row of a relation changes among them.
     """
 
@@ -34,6 +35,9 @@ class ComputedRows(Protocol):
 
     @property
     def label(self) -> str: ...
+
+    @property
+    def block(self) -> str: ...
 
     @property
     def tables(self) -> frozenset[str]: ...
@@ -103,6 +107,10 @@ class TouchedGroups:
         return self.sets.keys if self.sets is not None else (self.keys,)
 
     @property
+    def block(self) -> str:
+        return f"the groups of {self.label}"
+
+    @property
     def tables(self) -> frozenset[str]:
         """What the groups are read from."""
         return frozenset((self.table,))
@@ -149,6 +157,10 @@ class ConstantRows:
     columns: tuple[tuple[str, str], ...]
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def block(self) -> str:
+        return f"the rows of {self.label}"
 
     @property
     def tables(self) -> frozenset[str]:

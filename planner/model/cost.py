@@ -15,6 +15,7 @@ from sqlfront.planner.model.bound import (
     LINEAR_BOUND,
     LOGARITHMIC_BOUND,
     RESULT,
+    RESULT_CHANGE,
     SORTED_ROWS,
     TOUCHED_ROWS,
     Bound,
@@ -105,6 +106,10 @@ TOUCHED = replace(CONSTANT, update=CONSTANT_BOUND.plus(TOUCHED_ROWS))
 
 TOUCHED_WHOLE = replace(CONSTANT, update=LINEAR_BOUND)
 """The same where all rows are one group."""
+
+
+NEAREST = replace(RANGES, update=LOGARITHMIC_BOUND.plus(RESULT_CHANGE))
+"""An as-of join over two sides in order: look-ups in a search tree, and the rows whose nearest row changes."""
 
 
 def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:

@@ -292,7 +292,8 @@ class Branch:
 class Definition:
     """A view's query: the join core, what it sums, and what the user sees.
 
-    The join is that of the atoms, on equal variables, of the rows that meet all `comparisons`.
+    The join is that of the atoms, on equal variables, of the rows that meet all `comparisons`. Variables that are
+    `co_sorted` grow strictly with one another: rows sorted by one of them are sorted by all.
     `free` are the free (grouping or output) variables in output order. `mode` is "bag" for SELECT
     without DISTINCT and GROUP BY, "set" for SELECT DISTINCT, "group" for aggregates; `scalar` marks
     aggregates without GROUP BY (one row even over empty input).
@@ -331,11 +332,16 @@ class Definition:
     derived: tuple[tuple[str, BlockRows], ...] = ()
     unions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    co_sorted: tuple[frozenset[str], ...] = ()
     boolean: bool = False
     branches: tuple[Branch, ...] = ()
     merged: bool = False
     settings: tuple[tuple[str, str], ...] = ()
     is_frozen: bool = False
+
+    def order_of(self, variable: str) -> frozenset[str]:
+        """The variables by all of which rows are sorted that are sorted by this one."""
+        return next((one for one in self.co_sorted if variable in one), frozenset((variable,)))
 
     @property
     def tables(self) -> frozenset[str]:

@@ -29,11 +29,10 @@ def block_cost(definition: Definition, plan: Plan, feeds: str = "") -> Block:
 
 
 def computed_cost(rows: ComputedRows, feeds: str = "") -> list[Block]:
-    """The cost of rows that DuckDB computes, to the view that reads them; none of rows that never change."""
+    """The cost of computed rows, to the view that reads them; none of rows that never change."""
     if rows.cost is None:
         return []
-    label = f"the groups of {rows.label}"
-    return [Block(label, rows.cost, output=rows.output, computed=True, feeds=feeds, reads=rows.tables)]
+    return [Block(rows.block, rows.cost, output=rows.output, computed=True, feeds=feeds, reads=rows.tables)]
 
 
 def output_bound(definition: Definition, plan: Plan) -> Bound:

@@ -4,7 +4,7 @@ The search is that of tree.py. A node here also compares: a variable of one chil
 which another child holds, or with those of one other child. What is only compared is a variable of the children alone,
 so the node sums it out: a change that has bound the other side finds the sum within its bounds in one sorted group.
 
-Each node has one such *range*, of one variable with at most one bound below and one above; a label that several
+Each node has one such *range*, of variables in one order with at most one bound below and one above; a label that several
 children are compared with has a chain of nodes. So each table is sorted in one way at most.
 """
 
@@ -51,12 +51,18 @@ def meets_one(node: Node, child: Node, definition: Definition) -> bool:
         if fixing_keys(label & bound, label, below) is None:
             return False
         bound |= label
-    return all(_is_summed(node.comparisons, wanted & frozenset(other.variables) - bound, bound) for other in others)
+    fresh = (wanted & frozenset(other.variables) - bound for other in others)
+    return all(_is_one_order(one, definition) and _are_bounds(node.comparisons, one, bound) for one in fresh)
 
 
-def _is_summed(tests: Iterable[Comparison], fresh: frozenset[str], bound: frozenset[str]) -> bool:
-    """Whether a child is looked up as one, where it lacks `fresh` of what is bound: one variable, whose bounds are."""
-    return len(fresh) < 2 and all(test.scheme - fresh <= bound for test in tests if test.scheme & fresh)
+def _is_one_order(variables: frozenset[str], definition: Definition) -> bool:
+    """Whether rows can be sorted by all of some variables."""
+    return not variables or variables <= definition.order_of(next(iter(variables)))
+
+
+def _are_bounds(tests: Iterable[Comparison], fresh: frozenset[str], bound: frozenset[str]) -> bool:
+    """Whether a child that lacks `fresh` of what is bound is looked up as one: what they are compared with is bound."""
+    return all(test.scheme - fresh <= bound for test in tests if test.scheme & fresh)
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,14 @@ class _RangeSearch(Search):
     def options(self, group: Group, above: frozenset[str]) -> Iterator[Found | None]:
         tests = self._tests(group)
         for label in _labels(group, above, tests):
-            for cut in [()] if group[0].connex else _cuts(tests, label):
+            for cut in [()] if group[0].connex else self._cuts(tests, label):
                 yield self._compare(group, above, label, tests, cut)
+
+    def _cuts(self, tests: Sequence[Comparison], label: frozenset[str]) -> Iterator[tuple[Comparison, ...]]:
+        """No comparison, or all of the variables in one order, among those that do not reach into `label`."""
+        outside = [test for test in tests if not test.scheme & label]
+        orders = dict.fromkeys(map(self.definition.order_of, sorted(_variables(outside))))
+        yield from dict.fromkeys([(), *(tuple(test for test in outside if test.scheme & one) for one in orders)])
 
     def _tests(self, group: Group) -> list[Comparison]:
         """The comparisons between the parts of a group."""
@@ -128,9 +140,9 @@ class _RangeSearch(Search):
             # The one that changes most is at the top.
             ranged.sort(key=lambda piece: sum(self.weights[part.atoms[0]] for part in piece.group))
             links = [piece.tests for piece in ranged]
-            if any(len(piece.compared) > 1 for piece in ranged):
+            if not all(_is_one_order(piece.compared, self.definition) for piece in ranged):
                 return None
-        if not all(is_range(tests) for tests in links):
+        if not all(is_range(tests, self.definition) for tests in links):
             return None
         scopes = [label & self.variables(piece.group) for piece in pieces]
         used = _variables(test for link in links for test in link)
@@ -199,21 +211,15 @@ def _labels(group: Group, above: frozenset[str], tests: Sequence[Comparison]) ->
                 yield label
 
 
-def _cuts(tests: Sequence[Comparison], label: frozenset[str]) -> Iterator[tuple[Comparison, ...]]:
-    """No comparison, or all of one variable, among those that do not reach into `label`."""
-    outside = [test for test in tests if not test.scheme & label]
-    found = [()] + [tuple(test for test in outside if v in test.scheme) for v in sorted(_variables(outside))]
-    yield from dict.fromkeys(found)
-
-
 def _variables(tests: Iterable[Comparison]) -> frozenset[str]:
     return frozenset[str]().union(*(test.scheme for test in tests))
 
 
-def is_range(tests: Sequence[Comparison]) -> bool:
-    """Whether comparisons are of one variable, bounded once from below at most and once from above."""
-    for variable in frozenset.intersection(*(test.scheme for test in tests)):
-        upwards = [(test.operator in ("<", "<=")) == (test.right == variable) for test in tests]
-        if len(set(upwards)) == len(upwards):
+def is_range(tests: Sequence[Comparison], definition: Definition) -> bool:
+    """Whether comparisons are of variables in one order, bounded once from below at most and once from above."""
+    for variables in {definition.order_of(variable) for variable in _variables(tests)}:
+        sides = [test.scheme & variables for test in tests]
+        upwards = [(test.operator in ("<", "<=")) == (test.right in variables) for test in tests]
+        if all(len(side) == 1 for side in sides) and len(set(upwards)) == len(upwards):
             return True
     return False

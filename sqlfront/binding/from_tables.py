@@ -262,7 +262,7 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
     condition = conjunction([*pairs, on])
     dependent = bool(free_columns(right) & frozenset(left.columns))
     if kind == "as-of" or kind == "as-of left":
-        condition = _inequality_last(condition)
+        condition = _inequality_last(condition, frozenset(left.columns))
     if right_first and dependent:
         why, hint = "its left side depends on its right one", "write it as LEFT JOIN"
         raise notes.refusal("A RIGHT JOIN with LATERAL", node, why, hint)
@@ -336,7 +336,9 @@ def _merged(
         one, other = left.column(folded), right.column(folded)
         if one is None or other is None:
             raise InternalError(f"DuckDB joins USING ({name}), which one side does not have")
-        pairs.append(Compare("=", one, other))
+        # The last column of an as-of join is the one in order.
+        is_last = kind in ("as-of", "as-of left") and name == names[-1]
+        pairs.append(Compare(">=" if is_last else "=", one, other))
         shift = len(left.sources)
         for place, source in enumerate(right.sources):
             if source.column(folded) is not None and (place, folded) not in right.hidden:
@@ -366,8 +368,15 @@ def _on(node: exp.Expr, sight: Sight, environment: Environment) -> tuple[SelectB
     return block, known[values[0]]
 
 
-def _inequality_last(condition: Scalar) -> Scalar:
-    """The condition of an as-of join with its inequality at the end."""
+def _inequality_last(condition: Scalar, left: frozenset[Column]) -> Scalar:
+    """The condition of an as-of join with the inequality of its two sides at the end."""
     parts = conjuncts(condition)
-    nearest = [one for one in parts if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=")]
+    nearest = [one for one in parts if _tells_nearest(one, left)]
     return conjunction([*(one for one in parts if one not in nearest), *nearest])
+
+
+def _tells_nearest(one: Scalar, left: frozenset[Column]) -> bool:
+    if not isinstance(one, Compare) or one.operator not in ("<", "<=", ">", ">="):
+        return False
+    ours, others = columns_of(one.left), columns_of(one.right)
+    return bool(ours and others) and (ours <= left) != (others <= left)

@@ -167,7 +167,7 @@ class _Block:
     def __init__(self, blocks: Blocks, shape: Shape, core: JoinCore) -> None:
         self._blocks, self._shape, self._core = blocks, shape, core
         self._notes, self._con = blocks.notes, blocks.con
-        self._leaves = Leaves(core, split_conditions(core, blocks.types, self._notes), self._notes)
+        self._leaves = Leaves(core, split_conditions(core, blocks.types, self._notes), blocks.types, self._notes)
         self._composing = Composing(core, self._is_natural)
         self._groups = {column: core.over_atoms(Ref(column)) for column in shape.groups}
         self._aggregated = {one.column: self._over_atoms(one) for one in shape.aggregates}
@@ -216,6 +216,7 @@ class _Block:
             orders=orders,
             limit=limit,
             comparisons=self._leaves.comparisons,
+            co_sorted=self._leaves.co_sorted(),
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
@@ -259,6 +260,7 @@ class _Block:
             atoms=self._leaves.build(), free=free, mode="bag", raw=self._variables(free),
             projection=tuple(texts[: len(shown)]), columns=tuple(zip(names, (value.type for value in shown))),
             labels=self._leaves.labels(), orders=orders, limit=limit, comparisons=self._leaves.comparisons,
+            co_sorted=self._leaves.co_sorted(),
         )  # fmt: skip
 
     # Values -----------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class KeptValues:
         for value in argument:
             self._check_values(value, aggregate)
         core = self._narrowed(argument, conditions, nulls)
-        leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._notes)
+        leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._types, self._notes)
         names = {}
         for value in self._groups:
             own, name = self._leaves.variable(value), leaves.variable(value)
@@ -167,7 +167,7 @@ class KeptValues:
         groups = [cast(value, self._leaves.variable_type(name)) for name, value in held.items()]
         labels = [self._spelled(value) for value in argument]
         core, columns = self._best(inner, groups, argument, labels, descending=extremum == "greatest")
-        leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._notes)
+        leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._types, self._notes)
         names = [leaves.variable(column) for column in columns]
         at = f"{labels[1]} at " if labels[1:] else ""
         words = f"{at}the {_WORDS[extremum]} of {labels[0]}{self._spelled_filter(aggregate)}"
@@ -204,7 +204,7 @@ def _build(kept: Kept) -> DistinctValues:
     atoms = tuple(without_nulls(atom, needed) for atom in kept.leaves.build())
     names = [name for _, name in kept.group]
     columns = tuple(dict.fromkeys((*names, *kept.argument)))
-    whole = Definition(atoms, columns, "set", comparisons=kept.leaves.comparisons)
+    whole = Definition(atoms, columns, "set", comparisons=kept.leaves.comparisons, co_sorted=kept.leaves.co_sorted())
     if kept.counted:
         copies = RawColumn("copies", "count", "BIGINT", terms=((1, 0),))
         whole = replace(whole, mode="group", measures=(Measure(),), raw=(copies,))

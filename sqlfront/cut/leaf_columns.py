@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.co_sorted import strict_base
 from sqlfront.cut.join_core import AtomTable, JoinCore, OuterChildError
 from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
-from sqlfront.cut.value_types import never_null
+from sqlfront.cut.value_types import ComparedTypes, never_null
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -46,8 +47,8 @@ class Leaves:
     missing, have it as a key, which is no value of theirs; a key of `strict` ones is not NULL.
     """
 
-    def __init__(self, core: JoinCore, conditions: Conditions, notes: Notes) -> None:
-        self._core, self._conditions, self._notes = core, conditions, notes
+    def __init__(self, core: JoinCore, conditions: Conditions, types: ComparedTypes, notes: Notes) -> None:
+        self._core, self._conditions, self._types, self._notes = core, conditions, types, notes
         self._atoms = {atom.name: atom for atom in core.atoms}
         self._names: set[str] = set()
         self._variables: dict[str, _Variable] = {}
@@ -114,6 +115,19 @@ class Leaves:
         ]
         sums = [(atom, self._column(name, value, value.type)) for (atom, _), (name, value) in self._factors.items()]
         return tuple(self._atom(atom, _of(columns, atom.name), _of(sums, atom.name)) for atom in self._atoms.values())
+
+    def co_sorted(self) -> tuple[frozenset[str], ...]:
+        """The compared variables that grow strictly with one column of an atom. Those that other atoms have too are
+        left out: of rows of these nothing is known."""
+        compared = frozenset[str]().union(*(one.scheme for one in self.comparisons))
+        found: dict[tuple[str, Scalar], list[str]] = {}
+        for one in self._variables.values():
+            if one.name in compared and len(one.members) + len(one.outer) == 1:
+                [(atom, value)] = one.members.items()
+                base = strict_base(value, self._types)
+                if base is not None:
+                    found.setdefault((atom, base), []).append(one.name)
+        return tuple(frozenset(names) for names in found.values() if len(names) > 1)
 
     def labels(self) -> tuple[tuple[str, str], ...]:
         return tuple((variable.name, variable.label) for variable in self._variables.values())

@@ -25,6 +25,7 @@ from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
+from sqlfront.cut.nearest_rows import in_nearest_rows
 from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
 from sqlfront.cut.semi_joins import add_semi_join, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
@@ -70,8 +71,6 @@ from sqlfront.planner.model.query import BlockRows, Definition, output_keys
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 _LATER = {
-    "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
-    "as-of left": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
     "single": ("A subquery in an expression", "which of several rows it means is left open, or tied by no equality"),
     "mark": ("A subquery in an expression", "more than two of its comparisons may be NULL, each in two ways"),
     "dependent": (
@@ -301,6 +300,8 @@ class Blocks:
             self.collect(term.left, core)
             self.collect(term.right, core)
             core.add_conditions(term.condition)
+        elif term.kind in ("as-of", "as-of left") and not term.dependent:
+            self.collect(in_nearest_rows(term, self), core)
         elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
             add_semi_join(term, ties, core, self)
         elif self.outer_form != "joins" and may_be_child(term, self.facts):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_never_null
+from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested
 from sqlfront.storage.codecs.types import parse_type
@@ -79,6 +80,11 @@ class ComparedTypes:
             casts = [node.type for node in nodes[at + 1 :] if node.function == "__cast"]
             self._known[left, right] = casts[0] if casts else None
         return self._known[left, right]
+
+    def has_no_months(self, interval: Scalar) -> bool:
+        """Whether a constant INTERVAL has days and parts of days alone; false of NULL."""
+        text = f"SELECT date_part('year', i) = 0 AND date_part('month', i) = 0 FROM (SELECT {scalar_sql(interval)} AS i)"
+        return bool(self._con.execute(text).fetchall()[0][0])
 
 
 def bound_nodes(con: Any, query: str) -> list[BoundNode]:

@@ -53,7 +53,7 @@ def conjunctive(condition: Scalar) -> Scalar:
     if any(_is_truth(one) for one in whole):
         return conjunctive(conjunction([parts_of(one)[0] if _is_truth(one) else one for one in whole]))
     if can_fail(condition):
-        return conjunction([one if can_fail(one) else conjunctive(one) for one in conjuncts(condition)])
+        return conjunction([_opposite(one) if can_fail(one) else conjunctive(one) for one in conjuncts(condition)])
     parts = conjuncts(_distributed(_factored(simplified(condition))))
     known = [FALSE if part == UNKNOWN else part for part in parts]
     return FALSE if FALSE in known else conjunction(_absorbed(known))
@@ -77,6 +77,13 @@ def simplified(condition: Scalar) -> Scalar:
             return TRUE
     if isinstance(condition, Compare | Call) and condition.type == "BOOLEAN" and not can_fail(condition):
         return UNKNOWN if is_null_where(condition, frozenset()) else condition
+    return condition
+
+
+def _opposite(condition: Scalar) -> Scalar:
+    """NOT of a comparison as the opposite one, which computes both sides, too; any other condition as it is."""
+    if isinstance(condition, Not) and isinstance(condition.part, Compare):
+        return replace(condition.part, operator=NEGATED[condition.part.operator])
     return condition
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sqlfront.maintenance.output.group_store import GroupStore, copies
 from sqlfront.maintenance.output.output_change import OutputChange
-from sqlfront.maintenance.output.touched_groups import GroupStore, copies
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.tree.description import Description, StateEntry

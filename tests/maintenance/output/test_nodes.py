@@ -13,11 +13,13 @@ import pytest
 import sqlfront
 from sqlfront.maintenance.engine import Applied, Change, Engine
 from sqlfront.maintenance.output import computed_nodes
+from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.output_change import plain
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.computed_rows import ComputedRows, TouchedGroups
+from sqlfront.planner.model.nearest_rows import NearestRows
 from tests.maintenance.output.naive_node import NaiveNode, NaiveRows
 
 TABLES = "CREATE CHANGE TABLE r (a BIGINT, b BIGINT, s VARCHAR); CREATE CHANGE TABLE u (b BIGINT, c BIGINT)"
@@ -68,6 +70,25 @@ GROUPS: dict[str, ComputedRows] = {
         "SELECT quantile_disc(b, 0.5), count(*) FROM {rows}",
         (("q", "BIGINT"), ("n", "BIGINT")),
         label="quantile_disc",
+    ),
+    "nearest rows": NearestRows(
+        "main.r",
+        "main.u",
+        (("a", "b"),),
+        ("b", "c"),
+        ">=",
+        (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("c", "BIGINT")),
+        ("c",),
+    ),
+    "nearest rows or none": NearestRows(
+        "main.r",
+        "main.u",
+        (),
+        ("b", "c"),
+        "<",
+        (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("f", "BIGINT"), ("c", "BIGINT")),
+        ("b", "c"),
+        outer=True,
     ),
 }
 
@@ -160,7 +181,7 @@ def test_output_is_the_change_of_the_rows_and_undo_restores_them(made: tuple[Eng
         applied = stream.epoch()
         change = output_of(applied, node)
         after = rows_of(node)
-        if isinstance(node, TouchedGroupsNode):
+        if isinstance(node, TouchedGroupsNode | NearestRowsNode):
             assert counted(node.compute_all()) == after
         assert +change == after - before
         assert -change == before - after

@@ -385,6 +385,14 @@ def negated() -> Term:
     return Filter(r, both(Not(either(less, null)), either(Constant("false", "BOOLEAN"), eq(col(r, "b"), number(1)))))
 
 
+def negated_sum() -> Term:
+    """NOT of a comparison that may overflow."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    more = Call("{0} + {1}", (col(r, "a"), number(1)), "INTEGER", strict=True)
+    return Filter(Join("inner", r, s), both(Not(compare(col(s, "s_b"), ">", more)), compare(more, "<", col(s, "s_c"))))
+
+
 def shared_by_branches() -> Term:
     """TPC-H query 19: the condition of the join is in every branch."""
     q = Query()
@@ -519,7 +527,7 @@ EXAMPLES = {
         best_exams, worse_than_average, counted_rows, distinct_list, subtotals, exists, not_in, three_deep,
         first_of_each, union_inside, lists, counting_down,
     ),
-    "bring_into_conjunctive_form": (negated, shared_by_branches, too_many_branches),
+    "bring_into_conjunctive_form": (negated, negated_sum, shared_by_branches, too_many_branches),
     "inline_maps": (three_maps, twice_computed, summed_map),
     "push_filters": (above_everything, left_join_conditions, guarded_division, both_sides_of_a_union),
     "strengthen_equalities": (equal_or_both_null,),

@@ -39,6 +39,7 @@ SUPPORTED = (
     "rewritten",
     "computed",
     "partners",
+    "nearest",
     "nested",
     "collations",
 )
@@ -278,13 +279,13 @@ def test_column_names(con: Any) -> None:
 
 
 def test_carets_in_the_whole_statement(con: Any) -> None:
-    statement = "CREATE MATERIALIZED VIEW v AS\n  SELECT 'ü', r.a\n  FROM r ASOF JOIN t ON r.a >= t.a"
+    statement = "CREATE MATERIALIZED VIEW v AS\n  SELECT 'ü', r.a\n  FROM r POSITIONAL JOIN t"
     query = statement[statement.index("SELECT") :]
     with pytest.raises(errors.NotSupportedError) as caught:
         bind_view(query, con, statement=statement, offset=statement.index("SELECT"))
     assert (caught.value.where or "").startswith("line 3, column 10: ")
-    assert under_carets(caught.value) == "ASOF JOIN t ON r.a >= t.a"
-    statement = statement.replace("ASOF JOIN t ON r.a >= t.a", "WHERE nope = 1")
+    assert under_carets(caught.value) == "POSITIONAL JOIN t"
+    statement = statement.replace("POSITIONAL JOIN t", "WHERE nope = 1")
     query = statement[statement.index("SELECT") :]
     with pytest.raises(errors.ProgrammingError) as wrong:
         bind_view(query, con, statement=statement, offset=statement.index("SELECT"))

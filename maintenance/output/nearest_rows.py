@@ -1,0 +1,204 @@
+"""A node of an as-of join: each row of the left with the nearest row of the right.
+
+Both sides are stores of the relations that the node reads, grouped by the keys and sorted by time. The node's own rows
+are a store of the relation that it feeds, sorted as the left. The programs of the relations keep the stores, and undo
+them. The order of the right is total, and the nearest row is the first that meets the comparison. So when a row x of
+the right comes or goes, only the left's rows change whose nearest row is or was x: those that meet the comparison with
+x, but not with the row y before x in the order. They are one range of the left. Rows between x and y, old ones as well
+as new ones, change too, and have ranges of their own. The node computes the pairs of these ranges and of the changed
+rows of the left anew; what differs from its own rows is its output.
+
+Cost: O(log N) for a changed row, and the rows of the ranges, which all change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.output.group_store import copies, words_at
+from sqlfront.maintenance.output.ordered_store import OrderedStore
+from sqlfront.maintenance.output.output_change import OutputChange
+from sqlfront.maintenance.program.netting import net_words
+from sqlfront.maintenance.tree.description import Description, StateEntry
+from sqlfront.planner.algebra.scalars import MIRRORED
+from sqlfront.planner.model.nearest_rows import NearestRows
+from sqlfront.planner.theory.wording import table_name
+from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.output.node import Keeper, Load
+    from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.maintenance.relation.encoded import Encoded
+
+
+class NearestRowsNode:
+    """The rows of an as-of join; see `Node`."""
+
+    inner = True
+    own: OrderedStore
+
+    def __init__(self, name: str, rows: NearestRows, number: int, keeper: Keeper) -> None:
+        self.name, self.rows, self.number = name, rows, number
+        self._keeper, self._machine = keeper, keeper.machine
+        self._is_later = rows.operator in ("<", "<=")  # The nearest row is the least that is later.
+        left, right = keeper.relations[rows.left], keeper.relations[rows.right]
+        mine, theirs = rows.times
+        ties = [column.name for column in right.columns if column.name != theirs]
+        by = [(theirs, 0 if self._is_later else ORDER_DESCENDING), *((name, ORDER_NULLS_LAST) for name in ties)]
+        self.left = OrderedStore(left, [one for one, _ in rows.keys], [(mine, self._direction)], name)
+        self.right = OrderedStore(right, [other for _, other in rows.keys], by, name)
+        self._before = self._changes()
+
+    @property
+    def _direction(self) -> int:
+        """The flags by which the left's rows that meet a comparison follow those that do not, NULLs among these."""
+        return ORDER_DESCENDING if self._is_later else 0
+
+    def open(self, load: Load) -> None:
+        self.left.open(self._keeper, None, load)
+        self.right.open(self._keeper, None, load)
+
+    def feed(self, relation: Relation) -> None:
+        """Keep the node's rows as those of the relation that it feeds."""
+        names = dict(zip((one.name for one in self.left.relation.columns), (one.name for one in relation.columns)))
+        time = names.pop(self.rows.times[0])
+        keys = [names[one] if one in names else time for one, _ in self.rows.keys]
+        by = [(time, self._direction), *((name, 0) for name in names.values())]
+        self.own = OrderedStore(relation, keys, by, self.name)
+        self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
+        self._before = self._changes()
+        self._take_steps()
+        self._machine.counters[self.number] = 0
+
+    def close(self) -> None:
+        for side in (self.left, self.right):
+            self._keeper.close_store(side.relation, side.store, self.name)
+
+    @staticmethod
+    def planned(name: str, rows: NearestRows) -> Description:
+        left, right = table_name(rows.left), table_name(rows.right)
+        compared = [*((mine, "=", theirs) for mine, theirs in rows.keys), (rows.times[0], rows.operator, rows.times[1])]
+        tie = " AND ".join(f"{left}.{mine} {operator} {right}.{theirs}" for mine, operator, theirs in compared)
+        return Description(
+            name,
+            "nearest rows",
+            (rows.left, rows.right),
+            rows.cost.update,
+            rows.output,
+            rows.label,
+            notes=(
+                f"nearest rows: each row of {left} with the nearest of {right} ON {tie}",
+                f"found along trees of {left} by {rows.times[0]} and of {right} by {rows.times[1]}"
+                + (" for each key" if rows.keys else ""),
+            ),
+            facts={"joined": rows.label, "left": left, "right": right, "on": tie},
+        )
+
+    def describe(self) -> Description:
+        left, right, block = map(table_name, (self.left.relation.name, self.right.relation.name, self.name))
+        stores = (left, self.left.store), (right, self.right.store), (block, self.own.store)
+        changes = self._changes()
+        return replace(
+            self.planned(self.name, self.rows),
+            state=tuple(StateEntry(of, "rows in order", one.table, len(one.users) > 1) for of, one in stores),
+            runs=True,
+            steps=int(self._machine.counters[self.number]),
+            changes={name: count - self._before[name] for name, count in changes.items()},
+        )
+
+    @property
+    def relations(self) -> set[str]:
+        return {self.rows.left, self.rows.right}
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return self.rows.columns
+
+    def hear(self, wanted: bool) -> None:
+        """The rows are kept whether anybody asks for them or not."""
+
+    def begin(self) -> None:
+        """Nothing is gathered while the epoch runs."""
+
+    def commit(self) -> None:
+        """Nothing is kept of an epoch."""
+
+    def output(self, done: Sequence[Encoded]) -> OutputChange:
+        moved, _ = self.left.delta(done)
+        shown = self._own_words(moved.T)
+        theirs = self._appeared(done)
+        keys, before = theirs[:, self.right.key_places], self.right.neighbours(theirs, equal=False)
+        mine = [self.left.rows(moved), self.left.ranges(keys, theirs, self._by_right, before)]
+        owned = [self.own.neighbours(shown, equal=True), self.own.ranges(keys, theirs, self._own_by_right, before)]
+        old, counts = self.own.rows_at(_each(owned))
+        new, weights = self._pairs(*self.left.rows_at(_each(mine)))
+        self._machine.counters[self.number] += len(counts) + len(weights) + self._take_steps()
+        rows, weights = net_words(np.concatenate([old, new], axis=1).T, np.concatenate([-counts, weights]))
+        return self.own.change(rows.T, weights)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.own.decoded(copies(*self.own.all_rows())).to_batches()
+
+    def compute_all(self) -> pa.Table:
+        """All pairs, computed from both sides. O(N log N)."""
+        return self.own.decoded(copies(*self._pairs(*self.left.all_rows())))
+
+    def _appeared(self, done: Sequence[Encoded]) -> np.ndarray:
+        """The rows of the right that have come or gone, row after row. How many copies of a row there are is one."""
+        words, weights = self.right.delta(done)
+        counts = words_at(self.right.rows(words), words.shape[1])
+        return np.ascontiguousarray(words[(counts > 0) != (counts > weights)])
+
+    def _pairs(self, words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The node's rows that rows of the left make, and how often each is there."""
+        asking = np.ascontiguousarray(words.T)
+        partners = self.right.first(asking[:, self.left.key_places], asking, self._by_left)
+        found = self._own_words(words)
+        for name, (own, _) in zip(self.rows.shown, self.rows.columns[len(self.left.relation.columns) :], strict=True):
+            places = zip(self.own.places_of(own), self.right.places_of(name), self.own.null_words(own), strict=True)
+            for place, theirs, null in places:
+                found[:, place] = words_at(partners, theirs, null)
+        paired = np.full(len(counts), True) if self.rows.outer else partners != 0
+        return found[paired].T, counts[paired]
+
+    def _own_words(self, words: np.ndarray) -> np.ndarray:
+        """Rows of the left at their places in the node's rows, row after row."""
+        found = np.zeros((words.shape[1], self.own.store.table.keys), np.int64)
+        for column, (own, _) in zip(self.left.relation.columns, self.rows.columns, strict=False):
+            for place, mine in zip(self.own.places_of(own), self.left.places_of(column.name), strict=True):
+                found[:, place] = words[mine]
+        return found
+
+    @cached_property
+    def _by_left(self) -> np.ndarray:
+        """The test of rows of the right by one of the left. A NULL meets no comparison."""
+        return self.right.test(self.left, self.rows.operator, nulls_last=self._is_later)
+
+    @cached_property
+    def _by_right(self) -> np.ndarray:
+        """The test of rows of the left by one of the right."""
+        return self.left.test(self.right, MIRRORED[self.rows.operator], nulls_last=self._is_later)
+
+    @cached_property
+    def _own_by_right(self) -> np.ndarray:
+        """The test of the node's own rows by one of the right."""
+        return self.own.test(self.right, MIRRORED[self.rows.operator], nulls_last=self._is_later)
+
+    def _take_steps(self) -> int:
+        return sum(store.take_steps() for store in (self.left, self.right, self.own))
+
+    def _changes(self) -> dict[str, int]:
+        return {side.relation.name: side.relation.changes for side in (self.left, self.right)}
+
+
+def _each(addresses: Sequence[np.ndarray]) -> np.ndarray:
+    """Each address once, without 0."""
+    found = np.unique(np.concatenate(addresses))
+    return found[found != 0]

@@ -1,0 +1,79 @@
+"""The rows of an as-of join as plan data: each row of one relation with the nearest row of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlfront.planner.model.bound import RESULT_CHANGE, Bound, Term
+from sqlfront.planner.model.computed_rows import OneShard
+from sqlfront.planner.model.cost import NEAREST, Cost
+
+
+@dataclass(frozen=True)
+class NearestRows:
+    """Rows of the relation `left`, each with one row of `right`: the nearest of those with equal `keys` whose time
+    meets the left's time `operator` the right's. See `ComputedRows`.
+
+    `keys` and `times` are pairs of columns of both. A column of a key has no NULL at the right, unless NULL equals
+    NULL there; nor has the right's time. Rows of the right with one time are in the order of all their columns, and
+    the first is the nearest. `columns` are those of the left, in their order, then those of the right that are
+    `shown`. With `outer` a row of the left without a partner has NULLs.
+    """
+
+    left: str
+    right: str
+    keys: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    operator: str
+    columns: tuple[tuple[str, str], ...]
+    shown: tuple[str, ...]
+    outer: bool = False
+
+    @property
+    def label(self) -> str:
+        return "ASOF LEFT JOIN" if self.outer else "ASOF JOIN"
+
+    @property
+    def block(self) -> str:
+        """The rows as a block of a view's cost."""
+        return f"the rows of the {self.label}"
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return frozenset((self.left, self.right))
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """None: DuckDB computes nothing of the rows."""
+        return ()
+
+    @property
+    def cost(self) -> Cost:
+        return NEAREST
+
+    @property
+    def output(self) -> Bound:
+        """A row of the right may be the nearest of many."""
+        return Bound(terms=(Term(RESULT_CHANGE),))
+
+    @property
+    def note(self) -> str:
+        return (
+            f"{self.label}: both sides are kept in order; a row of the left looks up its nearest row, a row of the right "
+            "lists the rows of the left to which it is the nearest"
+        )
+
+    @property
+    def one_shard(self) -> OneShard:
+        return OneShard(
+            f"shards do not compute an {self.label}",
+            "the nearest row may be in another shard",
+            "leave it out of the sharded view, and join the shards' rows",
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> NearestRows:
+        return replace(self, left=names.get(self.left, self.left), right=names.get(self.right, self.right))
+
+    def under(self, settings: tuple[tuple[str, str], ...]) -> NearestRows:
+        return self

@@ -1,0 +1,141 @@
+"""As-of joins become nearest rows: both sides are blocks, with a column for each key and one for the time.
+
+DuckDB takes any of several partners that are equally near. Here it is the first of them by all columns of the right
+side that the query reads, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlfront.binding.select_items import unique_names
+from sqlfront.planner.algebra.join_sides import Pair, sides_of
+from sqlfront.planner.algebra.rewriting import passed, projected
+from sqlfront.planner.algebra.scalars import (
+    MIRRORED,
+    TRUE,
+    Column,
+    Compare,
+    IsNull,
+    Not,
+    Operator,
+    Ref,
+    Scalar,
+    cast,
+    columns_of,
+    conjunction,
+    truth,
+)
+from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, Made, Map, Sort, Term
+from sqlfront.planner.model.nearest_rows import NearestRows
+from sqlfront.storage.codecs.order import is_orderable
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
+
+
+def in_nearest_rows(term: Join, blocks: Blocks) -> Common:
+    """The as-of join as a block. NotSupportedError if a condition over both sides is no equality."""
+    join = _Nearest(term, blocks)
+    blocks.completed[term] = join.completed()
+    return join.block()
+
+
+class _Nearest:
+    """An as-of join with columns for what it compares: those of `keys`, and of the times."""
+
+    def __init__(self, term: Join, blocks: Blocks) -> None:
+        self._term, self._blocks, self._is_outer = term, blocks, term.kind == "as-of left"
+        left, right = _Side(term.left, blocks), _Side(term.right, blocks)
+        sides = sides_of(term.condition, term.left.columns, term.right.columns)
+        *others, nearest = sides.both
+        if others:
+            raise self._refused("its condition over both sides is no equality of an expression of each")
+        self._operator, mine, theirs = _oriented(nearest, frozenset(term.left.columns))
+        self._pairs = list(sides.pairs)
+        if self._is_outer:  # A row that fails a condition of its own has no partner.
+            self._pairs += [Pair(truth(one), TRUE) for one in sides.left]
+        else:
+            left.conditions += sides.left
+        compared = [pair.theirs for pair in sides.pairs if not pair.nulls]
+        right.conditions += [*sides.right, *(Not(IsNull(value)) for value in (*compared, theirs))]
+        self._keys = [self._columns(pair, left, right) for pair in self._pairs]
+        self._times = self._columns(Pair(mine, theirs), left, right)
+        self._left, self._right = left.rows(), right.rows()
+        for column in (self._times[0], *self._right.columns):
+            if not is_orderable(column.type):
+                raise self._refused(f"values of {column.name}, of type {column.type}, have no order here")
+
+    def completed(self) -> Term:
+        """The join with the first of equally near rows of the right side alone."""
+        on = (*(theirs for _, theirs in self._keys), self._times[1])
+        first = Distinct(self._right, on, tuple(Sort(Ref(column)) for column in self._right.columns))
+        keys = zip(self._pairs, self._keys, strict=True)
+        same = [Compare(pair.operator, Ref(mine), Ref(theirs)) for pair, (mine, theirs) in keys]
+        condition = conjunction([*same, Compare(self._operator, *map(Ref, self._times))])
+        return projected(Join(self._term.kind, self._left, first, condition), self._term.columns)
+
+    def block(self) -> Common:
+        """The pairs of rows as a block that reads those of the two sides."""
+        blocks, tables, names = self._blocks, list[str](), dict[Column, str]()
+        for side in (self._left, self._right):
+            tables.append(blocks.table_of(side))
+            named = zip(side.columns, blocks.definitions[tables[-1]].columns, strict=True)
+            names |= {column: name for column, (name, _) in named}
+        columns = (*self._left.columns, *self._term.right.columns)
+        rows = NearestRows(
+            *tables,
+            tuple((names[mine], names[theirs]) for mine, theirs in self._keys),
+            (names[self._times[0]], names[self._times[1]]),
+            self._operator,
+            tuple(zip(unique_names([one.name for one in columns]), (one.type for one in columns), strict=True)),
+            tuple(names[column] for column in self._term.right.columns),
+            self._is_outer,
+        )
+        table = blocks.add_view(rows)
+        blocks.shared[table] = table
+        return Common(table, self._term, columns)
+
+    def _columns(self, pair: Pair, left: _Side, right: _Side) -> tuple[Column, Column]:
+        """The columns of two values that are compared, in the type in which they are."""
+        mine, theirs = pair.mine.type, pair.theirs.type
+        kind = self._blocks.types.common(mine, theirs)
+        if kind is None:
+            raise self._refused(f"DuckDB compares {mine} and {theirs} in no type that a column can have")
+        return left.column(pair.mine, kind), right.column(pair.theirs, kind)
+
+    def _refused(self, why: str) -> Exception:
+        hint = "compare columns of the two sides by =, and one of each by >=, >, <= or <"
+        return self._blocks.notes.refusal("This ASOF JOIN", self._blocks.place_of_join(self._term), why, hint)
+
+
+class _Side:
+    """One side of the join: its rows that meet the `conditions`, with columns for keys and the time."""
+
+    def __init__(self, term: Term, blocks: Blocks) -> None:
+        self.conditions: list[Scalar] = []
+        self._term, self._new, self._made = term, blocks.new, dict[Scalar, Column]()
+
+    def column(self, value: Scalar, kind: str) -> Column:
+        """The column that has a value in a type."""
+        value = cast(value, kind)
+        if isinstance(value, Ref):
+            return value.column
+        if value not in self._made:
+            [*named] = columns_of(value)
+            self._made[value] = self._new.column(named[0].name if len(named) == 1 else "key", kind)
+        return self._made[value]
+
+    def rows(self) -> Term:
+        """The rows with these columns."""
+        kept = Filter(self._term, conjunction(self.conditions)) if self.conditions else self._term
+        made = tuple(Made(column, value) for value, column in self._made.items())
+        return Map(kept, (*passed(self._term.columns), *made)) if made else kept
+
+
+def _oriented(one: Scalar, left: frozenset[Column]) -> tuple[Operator, Scalar, Scalar]:
+    """The comparison that says which row is nearest, with the expression of the left side first."""
+    assert isinstance(one, Compare)
+    if columns_of(one.left) <= left:
+        return one.operator, one.left, one.right
+    return MIRRORED[one.operator], one.right, one.left

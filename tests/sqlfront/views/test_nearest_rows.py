@@ -1,0 +1,208 @@
+"""Views over as-of joins: equal to their queries, in which DuckDB has one right row for each key and time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
+from tests.definition_oracle import same_bag
+from tests.following import empty_and_drop, follow
+from tests.slices import parts
+
+SCHEMA = (
+    "CREATE TABLE trades (k BIGINT, v VARCHAR, day DATE, ts TIMESTAMP, p DECIMAL(9, 2), n BIGINT, s VARCHAR)",
+    "CREATE TABLE quotes (k INTEGER, v VARCHAR, day DATE, ts TIMESTAMP, p DECIMAL(12, 3), n SMALLINT, "
+    "s VARCHAR, x INTEGER, f DOUBLE, h HUGEINT)",
+    "CREATE TABLE names (k INTEGER, name VARCHAR)",
+)
+JOINS = {
+    "same types": ("t.k = q.k AND t.ts {} q.ts", "k, ts", "k, ts, x"),
+    "a date and a timestamp": ("t.k = q.k AND t.day {} q.ts", "k, ts", "k, ts, x"),
+    "decimals": ("t.p {} q.p", "p", "k, p, x"),
+    "a number and a decimal": ("t.v = q.v AND t.n {} q.p", "v, p", "v, p, x"),
+    "texts": ("t.k = q.k AND t.v = q.v AND t.s {} q.s", "k, v, s", "k, v, s"),
+    "NULL as a key": ("t.k IS NOT DISTINCT FROM q.k AND t.n {} q.n", "k, n", "k, n, x"),
+    "the right side first": ("q.k = t.k AND q.n {} t.n", "k, n", "k, n, x"),
+    "expressions": ("t.k + 1 = q.k AND t.n * 2 {} q.n + q.x", "k, n + x", "k, n, x"),
+    "conditions of one side": ("t.k = q.k AND t.n {} q.n AND t.p > 1 AND q.x > 0", "k, n", "k, n, x"),
+    "huge numbers": ("t.k = q.k AND t.n {} q.h", "k, h", "k, h, x"),
+    "floats": ("t.k = q.k AND t.n {} q.f", "k, f", "k, f, x"),
+    "equal times": ("t.k {} q.k", "k", "k, v, x"),
+}
+"""Conditions with a place for the operator; the right side's key and time; its columns that are read."""
+QUERIES = {
+    "rows": "SELECT t.k, t.n, t.p, t.s, q.* FROM trades t ASOF {left} JOIN {quotes} q ON {on}",
+    "groups": "SELECT q.{column} AS g, count(*) AS n, sum(t.n) AS s FROM trades t ASOF {left} JOIN {quotes} q ON {on} "
+    "GROUP BY ALL",
+    "a join above": "SELECT t.n, q.{column}, name FROM trades t ASOF {left} JOIN {quotes} q ON {on} "
+    "JOIN names ON names.k = t.k",
+    "a filter above": "SELECT t.n, q.{column} FROM trades t ASOF {left} JOIN {quotes} q ON {on} "
+    "WHERE q.{column} IS NULL OR t.n > 1",
+    "groups below": "SELECT t.k, t.c, q.* FROM (SELECT k, v, day, ts, p, n, s, count(*) AS c FROM trades GROUP BY ALL) t "
+    "ASOF {left} JOIN {quotes} q ON {on}",
+}
+DIRECT = {
+    "itself": "SELECT a.k, a.n, b.n AS former FROM trades a ASOF LEFT JOIN (SELECT DISTINCT k, n FROM trades) b "
+    "ON a.k = b.k AND a.n > b.n",
+    "USING": "SELECT k, n, x FROM trades ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) q USING (k, n)",
+    "twice": "SELECT t.k, t.n, a.x, b.x AS y FROM trades t ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a "
+    "ON t.k = a.k AND t.n >= a.n ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b "
+    "ON t.k = b.k AND a.x < b.n",
+    "first rows": "SELECT t.k, t.n, q.n AS m FROM trades t ASOF JOIN (SELECT DISTINCT k, n FROM quotes) q "
+    "ON t.k = q.k AND t.n >= q.n ORDER BY ALL LIMIT 3",
+    "a union": "SELECT t.n, q.n AS m FROM trades t ASOF JOIN (SELECT n FROM quotes UNION SELECT n + 1 FROM trades) q "
+    "ON t.n <= q.n",
+}
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    for statement in SCHEMA:
+        connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+def change(con: sqlfront.Connection, rng: random.Random) -> None:
+    """One random statement, or one transaction over both sides: ties, NULLs, copies, tables that become empty."""
+    number = lambda: rng.choice(["NULL", "0", "1", "1", "2", "3", "4"])  # noqa: E731
+    text = lambda: rng.choice(["NULL", "'a'", "'b'", "'bb'", "''"])  # noqa: E731
+    day = lambda: rng.choice(["NULL", "'2026-01-01'", "'2026-01-02'", "'2026-01-03'"])  # noqa: E731
+    at = lambda: rng.choice(["NULL", "'2026-01-02'", "'2026-01-02 10:00'", "'2026-01-01 00:00:01'"])  # noqa: E731
+    kind = rng.random()
+    trades = [f"({number()}, {text()}, {day()}, {at()}, {number()}, {number()}, {text()})" for _ in range(3)]
+    quotes = [
+        f"({number()}, {text()}, {day()}, {at()}, {number()}, {number()}, {text()}, {number()}, {number()}, {number()})"
+        for _ in range(3)
+    ]
+    if kind < 0.25:
+        con.execute(f"INSERT INTO trades VALUES {', '.join(trades[: rng.randint(1, 3)] + trades[:1])}")
+    elif kind < 0.5:
+        con.execute(f"INSERT INTO quotes VALUES {', '.join(quotes[: rng.randint(1, 3)] + quotes[:1])}")
+    elif kind < 0.65:
+        with con.session.in_transaction():
+            con.execute(f"INSERT INTO quotes VALUES {quotes[0]}")
+            con.execute(f"DELETE FROM quotes WHERE x IS NOT DISTINCT FROM {number()}")
+            con.execute(f"INSERT INTO trades VALUES {trades[0]}")
+            con.execute(f"UPDATE trades SET n = n + 1 WHERE k = {number()}")
+    elif kind < 0.75:
+        con.execute(f"UPDATE quotes SET n = {number()}, ts = {at()} WHERE k IS NOT DISTINCT FROM {number()}")
+    elif kind < 0.8:
+        con.execute(f"INSERT INTO names VALUES ({number()}, {text()})")
+    elif kind < 0.88:
+        con.execute(f"DELETE FROM quotes WHERE n IS NOT DISTINCT FROM {number()}")
+    elif kind < 0.97:
+        con.execute(f"DELETE FROM trades WHERE n IS NOT DISTINCT FROM {number()}")
+    else:
+        con.execute(f"DELETE FROM {rng.choice(['trades', 'quotes'])}")
+
+
+def random_query(rng: random.Random) -> tuple[str, str]:
+    """A query, and the same over one of the rows of the right side that tie."""
+    on, key, read = JOINS[rng.choice([*JOINS])]
+    on = on.format(rng.choice(["<", "<=", ">", ">="]))
+    form, left = QUERIES[rng.choice([*QUERIES])], rng.choice(["", "LEFT"])
+    column = read.rpartition(", ")[2]
+    if "q.*" not in form:
+        read = ", ".join(one for one in read.split(", ") if f"q.{one}" in on or one == column)
+    first = f"(SELECT DISTINCT ON ({key}) {read} FROM quotes {{}} ORDER BY {read})"
+    first = first.format("WHERE x > 0" if "q.x > 0" in on else "")
+    fill = {"left": left, "on": on, "column": column}
+    return form.format(quotes=f"(SELECT {read} FROM quotes)", **fill), form.format(quotes=first, **fill)
+
+
+@pytest.mark.parametrize("seed", parts(24))
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    queries = {f"v{number}": random_query(rng) for number in range(4 if seed else 2)}
+    queries |= {"d": (query := DIRECT[[*DIRECT][seed % len(DIRECT)]], query)}
+    for _ in range(6):
+        change(con, rng)
+    for name, (query, _) in queries.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+    def check() -> dict[str, list[tuple[object, ...]]]:
+        found = {}
+        for name, (query, oracle) in queries.items():
+            found[name], expected = con.execute(f"FROM {name}").fetchall(), con.execute(oracle).fetchall()
+            assert same_bag(found[name], expected), f"{query}\nfound    {found[name]}\nexpected {expected}"
+        return found
+
+    follow(con, 40 if seed else 10, lambda: change(con, rng), check)
+    empty_and_drop(con, queries, ("trades", "quotes", "names"), check)
+
+
+def test_copies_of_a_row_are_one_partner(con: sqlfront.Connection) -> None:
+    """The last copy that goes changes the partners, the others do not."""
+    con.execute("INSERT INTO trades (k, n) VALUES (1, 5), (1, 5), (1, 6)")
+    con.execute("INSERT INTO quotes (k, n, x) VALUES (1, 3, 7), (1, 5, 8)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.n, x FROM trades t ASOF JOIN quotes q ON t.k = q.k AND t.n >= q.n")
+    engine = con.session.database.engine
+    [node] = (one for one in engine.nodes.values() if isinstance(one, NearestRowsNode))
+
+    def steps(statement: str) -> int:
+        before = engine.machine.counters[node.number]
+        con.execute(statement)
+        return int(engine.machine.counters[node.number] - before)
+
+    assert same_bag(con.execute("FROM v").fetchall(), [(5, 8), (5, 8), (6, 8)])
+    first = steps("INSERT INTO quotes (k, n, x) VALUES (1, 4, 9)")
+    assert first < steps("INSERT INTO quotes (k, n, x) VALUES (1, 6, 9)")  # A trade changes.
+    assert steps("INSERT INTO quotes (k, n, x) VALUES (1, 6, 9)") < first  # None does.
+    assert same_bag(con.execute("FROM v").fetchall(), [(5, 8), (5, 8), (6, 9)])
+
+
+def test_nulls_meet_no_row(con: sqlfront.Connection) -> None:
+    con.execute("INSERT INTO trades (k, n) VALUES (NULL, 5), (1, NULL), (1, 5)")
+    con.execute("INSERT INTO quotes (k, n, x) VALUES (NULL, 3, 1), (1, NULL, 2), (NULL, 7, 3), (1, 4, 4), (1, 6, 5)")
+    for place, operator in enumerate(("<", "<=", ">", ">=")):
+        query = f"SELECT t.k, t.n, x FROM trades t ASOF LEFT JOIN quotes q ON t.k = q.k AND t.n {operator} q.n"
+        con.execute(f"CREATE MATERIALIZED VIEW v{place} AS {query}")
+        expected = [(None, 5, None), (1, None, None), (1, 5, 5 if "<" in operator else 4)]
+        assert same_bag(con.execute(f"FROM v{place}").fetchall(), expected)
+        assert same_bag(con.execute(query).fetchall(), expected)
+
+
+def test_ties_are_broken_by_the_columns_that_are_read(con: sqlfront.Connection) -> None:
+    """Each by the first by all columns, which CHECK compares with, although DuckDB's query takes another one."""
+    con.execute("INSERT INTO trades (k, n) VALUES (1, 5)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.n, q.v, x FROM trades t ASOF JOIN quotes q USING (k, n)")
+    for row in ("'b', 1", "'a', NULL", "'a', 3", "'a', 2", "NULL, 1"):
+        con.execute(f"INSERT INTO quotes (k, n, v, x) VALUES (1, 5, {row})")
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+    assert con.execute("FROM v").fetchall() == [(5, "a", 2)]
+    con.execute("DELETE FROM quotes WHERE x = 2")
+    assert con.execute("FROM v").fetchall() == [(5, "a", 3)]
+    con.execute("DELETE FROM quotes WHERE v = 'a' AND x = 3")
+    assert con.execute("FROM v").fetchall() == [(5, "a", None)]
+
+
+@pytest.mark.parametrize("operator", [">=", "<"])
+def test_steps_are_logarithmic_for_any_row_of_either_side(operator: str) -> None:
+    seen = [_most_steps(rows, operator) for rows in (1_000, 8_000, 64_000)]
+    assert seen[2] - seen[1] < 50 and seen[2] < 2.5 * seen[0]
+
+
+def _most_steps(rows: int, operator: str) -> int:
+    """The most steps that a change of one row takes: the first, a middle and the last time, on both sides."""
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE l (k BIGINT, t BIGINT); CREATE CHANGE TABLE r (k BIGINT, t BIGINT)")
+    times = np.arange(rows)
+    for table, shift in (("l", 5), ("r", 0)):
+        con.apply({table: pa.table({"k": times % 4, "t": times * 10 + shift})})
+    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t")
+    most = 0
+    for table in ("l", "r"):
+        for time in (-7, rows * 5 + 3, rows * 10 + 7):
+            for weight in (1, -1):
+                change = pa.table({"k": [1], "t": [time], "_weight": [weight]})
+                most = max(most, con.apply({table: change}).steps["v"])
+    con.close()
+    return most
