@@ -113,9 +113,7 @@ def demanded_indexes(
         indexes, summed = indexes + told, summed + [False] * len(told)
     leaf = view.tree.leaves[atom]
     order = leaf.order
-    sorted_by = (
-        StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
-    )
+    sorted_by = StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
     return indexes, summed, sorted_by, leaf.ranges
 
 

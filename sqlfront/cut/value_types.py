@@ -83,7 +83,9 @@ class ComparedTypes:
 
     def has_no_months(self, interval: Scalar) -> bool:
         """Whether a constant INTERVAL has days and parts of days alone; false of NULL."""
-        text = f"SELECT date_part('year', i) = 0 AND date_part('month', i) = 0 FROM (SELECT {scalar_sql(interval)} AS i)"
+        text = (
+            f"SELECT date_part('year', i) = 0 AND date_part('month', i) = 0 FROM (SELECT {scalar_sql(interval)} AS i)"
+        )
         return bool(self._con.execute(text).fetchall()[0][0])
 
 

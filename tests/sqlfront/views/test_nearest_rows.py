@@ -143,7 +143,9 @@ def test_copies_of_a_row_are_one_partner(con: sqlfront.Connection) -> None:
     """The last copy that goes changes the partners, the others do not."""
     con.execute("INSERT INTO trades (k, n) VALUES (1, 5), (1, 5), (1, 6)")
     con.execute("INSERT INTO quotes (k, n, x) VALUES (1, 3, 7), (1, 5, 8)")
-    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.n, x FROM trades t ASOF JOIN quotes q ON t.k = q.k AND t.n >= q.n")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT t.n, x FROM trades t ASOF JOIN quotes q ON t.k = q.k AND t.n >= q.n"
+    )
     engine = con.session.database.engine
     [node] = (one for one in engine.nodes.values() if isinstance(one, NearestRowsNode))
 
@@ -197,7 +199,9 @@ def _most_steps(rows: int, operator: str) -> int:
     times = np.arange(rows)
     for table, shift in (("l", 5), ("r", 0)):
         con.apply({table: pa.table({"k": times % 4, "t": times * 10 + shift})})
-    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t")
+    con.execute(
+        f"CREATE MATERIALIZED VIEW v AS SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t"
+    )
     most = 0
     for table in ("l", "r"):
         for time in (-7, rows * 5 + 3, rows * 10 + 7):
