@@ -1,8 +1,8 @@
 """inequality: as-of joins and windows of time under changes, beside DuckDB running the query again.
 
-`python -m benchmarks.inequality [--rows 1000000] [--keys 1000] [--times 200]`. Both sides have the same rows and take the
-same changes: new rows at the end of time and late ones, single and in batches, and deletions. DuckDB's inserts are not
-timed. Both must have the same result at the end.
+`python -m benchmarks.inequality [--rows 1000000] [--keys 1000] [--times 200]`. Both sides have the same rows and take
+the same changes: new rows at the end of time and late ones, single and in batches, and deletions. DuckDB's inserts are
+not timed. Both must have the same result at the end.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     order = demanded_indexes(view, atom.name)[2]
     if view.tree.sums_ranges and order is not None and store.order not in (None, order):
         # A sum over a range needs its order: the store of another one will not do.
-        store = open_copy(f"{copy} of {order.index} sorted by {order.by}", view.definition.settings, atom.copies)
+        store = open_copy(f"{copy} of {order.grouping} sorted by {order.by}", view.definition.settings, atom.copies)
     return store
 
 

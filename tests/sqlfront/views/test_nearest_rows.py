@@ -44,15 +44,15 @@ QUERIES = {
     "JOIN names ON names.k = t.k",
     "a filter above": "SELECT t.n, q.{column} FROM trades t ASOF {left} JOIN {quotes} q ON {on} "
     "WHERE q.{column} IS NULL OR t.n > 1",
-    "groups below": "SELECT t.k, t.c, q.* FROM (SELECT k, v, day, ts, p, n, s, count(*) AS c FROM trades GROUP BY ALL) t "
-    "ASOF {left} JOIN {quotes} q ON {on}",
+    "groups below": "SELECT t.k, t.c, q.* FROM (SELECT k, v, day, ts, p, n, s, count(*) AS c FROM trades GROUP BY ALL) "
+    "t ASOF {left} JOIN {quotes} q ON {on}",
 }
 DIRECT = {
     "itself": "SELECT a.k, a.n, b.n AS former FROM trades a ASOF LEFT JOIN (SELECT DISTINCT k, n FROM trades) b "
     "ON a.k = b.k AND a.n > b.n",
     "USING": "SELECT k, n, x FROM trades ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) q USING (k, n)",
-    "twice": "SELECT t.k, t.n, a.x, b.x AS y FROM trades t ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a "
-    "ON t.k = a.k AND t.n >= a.n ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b "
+    "twice": "SELECT t.k, t.n, a.x, b.x AS y FROM trades t "
+    "ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a ON t.k = a.k AND t.n >= a.n ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b "
     "ON t.k = b.k AND a.x < b.n",
     "first rows": "SELECT t.k, t.n, q.n AS m FROM trades t ASOF JOIN (SELECT DISTINCT k, n FROM quotes) q "
     "ON t.k = q.k AND t.n >= q.n ORDER BY ALL LIMIT 3",
@@ -199,9 +199,8 @@ def _most_steps(rows: int, operator: str) -> int:
     times = np.arange(rows)
     for table, shift in (("l", 5), ("r", 0)):
         con.apply({table: pa.table({"k": times % 4, "t": times * 10 + shift})})
-    con.execute(
-        f"CREATE MATERIALIZED VIEW v AS SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t"
-    )
+    query = f"SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     most = 0
     for table in ("l", "r"):
         for time in (-7, rows * 5 + 3, rows * 10 + 7):

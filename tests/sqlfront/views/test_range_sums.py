@@ -133,7 +133,7 @@ def test_a_change_meets_the_rows_of_its_band_alone(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "low, high",
+    ("low", "high"),
     [("r.x::DOUBLE - 1", "r.x::DOUBLE + 1"), ("r.t - INTERVAL 1 MONTH", "r.t + INTERVAL 1 DAY"), ("r.x // 2", "r.x")],
 )
 def test_expressions_that_grow_in_steps_are_no_one_order(low: str, high: str) -> None:
