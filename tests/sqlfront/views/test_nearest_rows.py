@@ -52,8 +52,8 @@ DIRECT = {
     "ON a.k = b.k AND a.n > b.n",
     "USING": "SELECT k, n, x FROM trades ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) q USING (k, n)",
     "twice": "SELECT t.k, t.n, a.x, b.x AS y FROM trades t "
-    "ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a ON t.k = a.k AND t.n >= a.n ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b "
-    "ON t.k = b.k AND a.x < b.n",
+    "ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a ON t.k = a.k AND t.n >= a.n "
+    "ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b ON t.k = b.k AND a.x < b.n",
     "first rows": "SELECT t.k, t.n, q.n AS m FROM trades t ASOF JOIN (SELECT DISTINCT k, n FROM quotes) q "
     "ON t.k = q.k AND t.n >= q.n ORDER BY ALL LIMIT 3",
     "a union": "SELECT t.n, q.n AS m FROM trades t ASOF JOIN (SELECT n FROM quotes UNION SELECT n + 1 FROM trades) q "
