@@ -59,6 +59,17 @@ DIRECT = {
     "a union": "SELECT t.n, q.n AS m FROM trades t ASOF JOIN (SELECT n FROM quotes UNION SELECT n + 1 FROM trades) q "
     "ON t.n <= q.n",
 }
+SPELLINGS = (
+    "SELECT t.id, q.x FROM t, LATERAL (SELECT x FROM s WHERE s.k = t.k AND s.n <= t.n ORDER BY s.n DESC LIMIT 1) q",
+    "SELECT t.id, q.x, q.n FROM t LEFT JOIN LATERAL "
+    "(SELECT x, n FROM s WHERE s.k = t.k AND s.n > t.n ORDER BY s.n, x DESC LIMIT 1) q ON true",
+    "SELECT t.id, (SELECT x FROM s WHERE s.n >= t.n ORDER BY s.n LIMIT 1) AS x FROM t",
+    "SELECT t.id, s.x FROM t JOIN s ON t.k = s.k AND s.n < t.n "
+    "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, x) = 1",
+    "SELECT id, n, m FROM (SELECT t.id, t.n, s.n AS m, row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC) AS p "
+    "FROM t JOIN s ON s.k = t.k AND s.n <= t.n) WHERE p <= 1",
+)
+"""As-of joins by other words, and DuckDB's answers to them, with ties decided."""
 
 
 @pytest.fixture
@@ -209,3 +220,30 @@ def _most_steps(rows: int, operator: str) -> int:
                 most = max(most, con.apply({table: change}).steps["v"])
     con.close()
     return most
+
+
+@pytest.mark.parametrize("query", SPELLINGS)
+def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -> None:
+    rng = random.Random(query)
+    con.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER, n INTEGER)")
+    con.execute("CREATE TABLE s (k INTEGER, n INTEGER, x INTEGER)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert any(isinstance(one, NearestRowsNode) for one in con.session.database.engine.nodes.values())
+    decided = query.replace("ORDER BY s.n DESC LIMIT", "ORDER BY s.n DESC, x LIMIT").replace(
+        "s.n LIMIT", "s.n, x LIMIT"
+    )
+    changed = set()
+    for number in range(25):
+        values = [rng.choice(["NULL", "0", "1", "2", "3"]) for _ in range(4)]
+        kind = rng.random()
+        if kind < 0.35:
+            con.execute(f"INSERT INTO t VALUES ({number}, {values[0]}, {values[1]})")
+        elif kind < 0.8:
+            con.execute(f"INSERT INTO s VALUES ({values[0]}, {values[1]}, {values[2]}), (1, {values[1]}, {values[3]})")
+        else:
+            con.execute(f"DELETE FROM {rng.choice('ts')} WHERE n = {values[0]}")
+        found = con.execute("FROM v").fetchall()
+        assert same_bag(found, con.execute(decided).fetchall()), query
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+        changed.add(str(sorted(found, key=str)))
+    assert len(changed) > 2
