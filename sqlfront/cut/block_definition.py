@@ -215,11 +215,10 @@ class _Block:
             distinct_sets=self._kept.build(),
             orders=orders,
             limit=limit,
-            comparisons=self._leaves.comparisons,
-            co_sorted=self._leaves.co_sorted(),
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
+        found = self._leaves.compared(found)
         if core.outer and (obstacle := outer_obstacle(found)) is not None:
             raise OuterChildError(obstacle)
         return found
@@ -256,12 +255,11 @@ class _Block:
         by = tuple(places[value] for value in groups)
         limit = Limit(1, clause="first of each group" if groups else None, by=by, variables=apart)
         free = tuple(dict.fromkeys(self._free))
-        return Definition(
+        return self._leaves.compared(Definition(
             atoms=self._leaves.build(), free=free, mode="bag", raw=self._variables(free),
             projection=tuple(texts[: len(shown)]), columns=tuple(zip(names, (value.type for value in shown))),
-            labels=self._leaves.labels(), orders=orders, limit=limit, comparisons=self._leaves.comparisons,
-            co_sorted=self._leaves.co_sorted(),
-        )  # fmt: skip
+            labels=self._leaves.labels(), orders=orders, limit=limit,
+        ))  # fmt: skip
 
     # Values -----------------------------------------------------------------------------------------
 

@@ -36,9 +36,10 @@ def turn_first_rows_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
         first = first_rows(part) if isinstance(part, Filter) else None
         if first is None or (first.name, first.rows, first.offset) != ("row_number", 1, 0):
             return part
-        rows, values = first.input, dict[Column, Scalar]()
-        if isinstance(rows, Map):
-            rows, values = rows.input, {one.column: one.value for one in rows.made}
+        below, values = first.input, dict[Column, Scalar]()
+        if isinstance(below, Map):
+            values = {one.column: one.value for one in below.made}
+        rows = below.input if isinstance(below, Map) else below
         if not isinstance(rows, Join) or rows.kind != "inner" or rows.dependent:
             return part
         partition = [substitute(value, values) for value in first.numbering.partition]

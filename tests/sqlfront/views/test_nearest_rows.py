@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
+from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from tests.definition_oracle import same_bag
 from tests.following import empty_and_drop, follow
 from tests.slices import parts
