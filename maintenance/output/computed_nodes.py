@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlfront.maintenance.output.constant_rows import ConstantNode
-from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
+from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from sqlfront.maintenance.output.node import ComputedNode, Keeper
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.tree.description import Description

@@ -6,6 +6,7 @@ The programs of the relation keep the store, and undo its changes. A node reads 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +82,7 @@ class GroupStore:
 
     def places_of(self, name: str) -> range:
         """The places of a column's words in a row of the store."""
-        return self._places()[quote(name)]
+        return self._places[quote(name)]
 
     def null_words(self, name: str) -> tuple[int, ...]:
         """The words of NULL in a column."""
@@ -137,7 +138,7 @@ class GroupStore:
         """Rows in the relation's columns."""
         import pyarrow as pa
 
-        arrays, places = {}, self._places()
+        arrays, places = {}, self._places
         for column in self.store.variables:
             code = [np.ascontiguousarray(words[place]) for place in places[column.expression]]
             arrays[column.name] = self._codec(column.name).decode(code)
@@ -146,7 +147,7 @@ class GroupStore:
 
     def change(self, words: np.ndarray, weights: np.ndarray) -> EncodedChange:
         """Rows that go and come, by their weights, as a change of the relation."""
-        places = self._places()
+        places = self._places
         columns = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in self._names}
         return EncodedChange(columns, weights, lambda: self.decoded(words))
 
@@ -155,6 +156,7 @@ class GroupStore:
         assert codec is not None
         return codec
 
+    @cached_property
     def _places(self) -> dict[str, range]:
         """The places of each column's words in a row of the store, by its expression."""
         found, start = {}, 0

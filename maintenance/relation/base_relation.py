@@ -65,7 +65,7 @@ class StoreOrder(NamedTuple):
     """How the groups of the index over these expressions are sorted: by further expressions, each with the flags that
     kernels/layout.py adds to a word's kind."""
 
-    index: tuple[str, ...]
+    grouping: tuple[str, ...]
     by: tuple[tuple[str, int], ...]
 
 
@@ -346,7 +346,7 @@ class Relation:
         for expression, flags in store.order.by:
             words = order_places(self._codec(columns[expression]), shape.places([expression])[0])
             places += [(place, kind + flags, operand) for place, kind, operand in words]
-        return store.indexes.index(store.order.index), places
+        return store.indexes.index(store.order.grouping), places
 
     def _codec(self, column: LeafColumn) -> Codec:
         return codec_for(column.type, self.dictionaries)

@@ -41,7 +41,7 @@ class Step:
 
     @property
     def compared(self) -> str:
-        """The variable that a range is sorted by, or one that is co-sorted: the side of its first comparison that is not
+        """The variable that a range is sorted by, or a co-sorted one: the side of its first comparison that is not
         bound before."""
         test = self.comparisons[0]
         return test.right if test.right in self.fresh else test.left

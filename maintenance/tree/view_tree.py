@@ -376,13 +376,6 @@ class Tree:
                 return replace(listing, access="range", comparisons=tuple(bounds.values()))
         return listing
 
-    def is_band(self, step: Step) -> bool:
-        """Whether a step lists a range between two bounds of one order, as a - 5 and a + 5 are."""
-        fresh = [test.right if test.right in step.fresh else test.left for test in step.comparisons]
-        bounds = [test.left if test.right in step.fresh else test.right for test in step.comparisons]
-        alike = all(set(side) <= self.definition.order_of(side[0]) for side in (fresh, bounds) if side)
-        return step.access == "range" and len(fresh) == 2 and alike
-
     def _join_steps(self, parent: View, source: View) -> Iterator[Step]:
         others = {atom: self._schemes[atom] for atom in parent.atoms - source.atoms}
         for atoms in components(others, frozenset(source.node.variables)):

@@ -166,7 +166,7 @@ class MaintainedView:
             back = {expression: name for name, expression in translate.items()}
             leaf.indexes = [tuple(back[expression] for expression in index) for index in source.store.indexes]
             order = source.store.order
-            leaf.order = (tuple(back[e] for e in order.index), back[order.by[0][0]]) if order is not None else None
+            leaf.order = (tuple(back[e] for e in order.grouping), back[order.by[0][0]]) if order is not None else None
             leaf.ranges = source.store.ranges
             leaf.stateless = source.store.stateless
         self.delta_paths.bind(self)

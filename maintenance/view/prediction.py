@@ -16,6 +16,7 @@ from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import TupleCount
+from sqlfront.planner.model.query import Definition
 from sqlfront.storage.stores.table import Table
 
 FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
@@ -99,7 +100,9 @@ def _joined(tree: Tree, steps: Iterable[Step], rows: float) -> tuple[float, floa
     for step in steps:
         if step.lists:
             members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
-            if tree.is_band(step):  # Nobody knows how wide it is: narrow beside the group, as people write it.
+            if _is_band(
+                tree.definition, step
+            ):  # Nobody knows how wide it is: narrow beside the group, as people write it.
                 members = sqrt(members)
             total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
             rows *= members / 2 if step.access == "range" else members
@@ -111,6 +114,14 @@ def _joined(tree: Tree, steps: Iterable[Step], rows: float) -> tuple[float, floa
         else:
             total += rows * FOUND
     return total, rows
+
+
+def _is_band(definition: Definition, step: Step) -> bool:
+    """Whether a step lists a range between two bounds of one order, as a - 5 and a + 5 are."""
+    fresh = [test.right if test.right in step.fresh else test.left for test in step.comparisons]
+    bounds = [test.left if test.right in step.fresh else test.right for test in step.comparisons]
+    alike = all(set(side) <= definition.order_of(side[0]) for side in (fresh, bounds) if side)
+    return step.access == "range" and len(fresh) == 2 and alike
 
 
 def _fan_out(view: View, key: tuple[str, ...]) -> float:

@@ -94,7 +94,7 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     order = demanded_indexes(view, atom.name)[2]
     if view.tree.sums_ranges and order is not None and store.order not in (None, order):
         # A sum over a range needs its order: the store of another one will not do.
-        store = open_copy(f"{copy} of {order.index} sorted by {order.by}", view.definition.settings, atom.copies)
+        store = open_copy(f"{copy} of {order.grouping} sorted by {order.by}", view.definition.settings, atom.copies)
     return store
 
 
@@ -113,9 +113,7 @@ def demanded_indexes(
         indexes, summed = indexes + told, summed + [False] * len(told)
     leaf = view.tree.leaves[atom]
     order = leaf.order
-    sorted_by = (
-        StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
-    )
+    sorted_by = StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
     return indexes, summed, sorted_by, leaf.ranges
 
 

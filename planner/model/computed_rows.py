@@ -26,8 +26,8 @@ class OneShard(NamedTuple):
 class ComputedRows(Protocol):
     """Rows computed with these `columns`, from the relations `tables`, under these `settings` of DuckDB.
 
-    `label` names the computation for EXPLAIN, `block` the rows. `cost` is that of the node that keeps them; None if they cost nothing. `output`
-    bounds the rows that one changed row of a relation changes among them.
+    `label` names the computation for EXPLAIN, `block` the rows. `cost` is that of the node that keeps them; None if
+    they cost nothing. `output` bounds the rows that one changed row of a relation changes among them.
     """
 
     @property

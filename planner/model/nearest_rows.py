@@ -9,6 +9,8 @@ from sqlfront.planner.model.bound import RESULT_CHANGE, Bound, Term
 from sqlfront.planner.model.computed_rows import OneShard
 from sqlfront.planner.model.cost import NEAREST, Cost
 
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 
 @dataclass(frozen=True)
 class NearestRows:
@@ -29,6 +31,11 @@ class NearestRows:
     columns: tuple[tuple[str, str], ...]
     shown: tuple[str, ...]
     outer: bool = False
+
+    @property
+    def mirrored(self) -> str:
+        """The operator of the right's time and the left's."""
+        return _MIRRORED[self.operator]
 
     @property
     def label(self) -> str:
@@ -60,8 +67,8 @@ class NearestRows:
     @property
     def note(self) -> str:
         return (
-            f"{self.label}: both sides are kept in order; a row of the left looks up its nearest row, a row of the right "
-            "lists the rows of the left to which it is the nearest"
+            f"{self.label}: both sides are kept in order; a row of the left looks up its nearest row, a row of the "
+            "right lists the rows of the left to which it is the nearest"
         )
 
     @property

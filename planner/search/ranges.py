@@ -4,8 +4,8 @@ The search is that of tree.py. A node here also compares: a variable of one chil
 which another child holds, or with those of one other child. What is only compared is a variable of the children alone,
 so the node sums it out: a change that has bound the other side finds the sum within its bounds in one sorted group.
 
-Each node has one such *range*, of variables in one order with at most one bound below and one above; a label that several
-children are compared with has a chain of nodes. So each table is sorted in one way at most.
+Each node has one such *range*, of variables in one order with at most one bound below and one above; a label that
+several children are compared with has a chain of nodes. So each table is sorted in one way at most.
 """
 
 from __future__ import annotations

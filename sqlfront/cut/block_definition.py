@@ -11,7 +11,6 @@ from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape, has_distinct_rows
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
-from sqlfront.cut.first_of_groups import FirstRows
 from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
 from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
@@ -22,6 +21,7 @@ from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
+from sqlfront.planner.algebra.first_of_groups import FirstRows
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
@@ -215,11 +215,10 @@ class _Block:
             distinct_sets=self._kept.build(),
             orders=orders,
             limit=limit,
-            comparisons=self._leaves.comparisons,
-            co_sorted=self._leaves.co_sorted(),
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
+        found = self._leaves.compared(found)
         if core.outer and (obstacle := outer_obstacle(found)) is not None:
             raise OuterChildError(obstacle)
         return found
@@ -256,12 +255,11 @@ class _Block:
         by = tuple(places[value] for value in groups)
         limit = Limit(1, clause="first of each group" if groups else None, by=by, variables=apart)
         free = tuple(dict.fromkeys(self._free))
-        return Definition(
+        return self._leaves.compared(Definition(
             atoms=self._leaves.build(), free=free, mode="bag", raw=self._variables(free),
             projection=tuple(texts[: len(shown)]), columns=tuple(zip(names, (value.type for value in shown))),
-            labels=self._leaves.labels(), orders=orders, limit=limit, comparisons=self._leaves.comparisons,
-            co_sorted=self._leaves.co_sorted(),
-        )  # fmt: skip
+            labels=self._leaves.labels(), orders=orders, limit=limit,
+        ))  # fmt: skip
 
     # Values -----------------------------------------------------------------------------------------
 

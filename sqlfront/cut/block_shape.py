@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlfront.cut.first_of_groups import FirstRows, first_rows
+from sqlfront.planner.algebra.first_of_groups import FirstRows, first_rows
 from sqlfront.planner.algebra.row_facts import Facts, keys_of
 from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, substitute
 from sqlfront.planner.algebra.terms import (

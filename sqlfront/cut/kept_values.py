@@ -204,7 +204,7 @@ def _build(kept: Kept) -> DistinctValues:
     atoms = tuple(without_nulls(atom, needed) for atom in kept.leaves.build())
     names = [name for _, name in kept.group]
     columns = tuple(dict.fromkeys((*names, *kept.argument)))
-    whole = Definition(atoms, columns, "set", comparisons=kept.leaves.comparisons, co_sorted=kept.leaves.co_sorted())
+    whole = kept.leaves.compared(Definition(atoms, columns, "set"))
     if kept.counted:
         copies = RawColumn("copies", "count", "BIGINT", terms=((1, 0),))
         whole = replace(whole, mode="group", measures=(Measure(),), raw=(copies,))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.co_sorted import strict_base
 from sqlfront.cut.join_core import AtomTable, JoinCore, OuterChildError
 from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
-from sqlfront.cut.value_types import ComparedTypes, never_null
+from sqlfront.cut.value_types import ComparedTypes, never_null, strict_base
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -23,7 +22,7 @@ from sqlfront.planner.algebra.scalars import (
     columns_of,
     function_name,
 )
-from sqlfront.planner.model.query import Atom, Comparison, Condition, LeafColumn, Reference
+from sqlfront.planner.model.query import Atom, Comparison, Condition, Definition, LeafColumn, Reference
 from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.nested_types import LOOSE_VARIANTS, has_loose_variants
 
@@ -116,9 +115,9 @@ class Leaves:
         sums = [(atom, self._column(name, value, value.type)) for (atom, _), (name, value) in self._factors.items()]
         return tuple(self._atom(atom, _of(columns, atom.name), _of(sums, atom.name)) for atom in self._atoms.values())
 
-    def co_sorted(self) -> tuple[frozenset[str], ...]:
-        """The compared variables that grow strictly with one column of an atom. Those that other atoms have too are
-        left out: of rows of these nothing is known."""
+    def compared(self, definition: Definition) -> Definition:
+        """The definition with the comparisons, and which of their variables grow strictly with one column of an atom.
+        Those that other atoms have too are left out: of rows of these nothing is known."""
         compared = frozenset[str]().union(*(one.scheme for one in self.comparisons))
         found: dict[tuple[str, Scalar], list[str]] = {}
         for one in self._variables.values():
@@ -127,7 +126,8 @@ class Leaves:
                 base = strict_base(value, self._types)
                 if base is not None:
                     found.setdefault((atom, base), []).append(one.name)
-        return tuple(frozenset(names) for names in found.values() if len(names) > 1)
+        co_sorted = tuple(frozenset(names) for names in found.values() if len(names) > 1)
+        return replace(definition, comparisons=self.comparisons, co_sorted=co_sorted)
 
     def labels(self) -> tuple[tuple[str, str], ...]:
         return tuple((variable.name, variable.label) for variable in self._variables.values())

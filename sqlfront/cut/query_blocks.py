@@ -16,20 +16,20 @@ from sqlfront.binding.environment import defaults_of
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
+from sqlfront.cut.as_of_joins import in_nearest_rows
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
 from sqlfront.cut.computed_groups import in_touched_groups
-from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
-from sqlfront.cut.nearest_rows import in_nearest_rows
 from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
 from sqlfront.cut.semi_joins import add_semi_join, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
+from sqlfront.planner.algebra.first_of_groups import first_rows
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most

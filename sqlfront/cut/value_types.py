@@ -1,4 +1,4 @@
-"""DuckDB's types: which casts keep values apart, which are nested, how two are compared."""
+"""DuckDB's types: which casts keep values apart or in order, which are nested, how two are compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_never_null
+from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, columns_of, is_never_null
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested
@@ -83,7 +83,9 @@ class ComparedTypes:
 
     def has_no_months(self, interval: Scalar) -> bool:
         """Whether a constant INTERVAL has days and parts of days alone; false of NULL."""
-        text = f"SELECT date_part('year', i) = 0 AND date_part('month', i) = 0 FROM (SELECT {scalar_sql(interval)} AS i)"
+        text = (
+            f"SELECT date_part('year', i) = 0 AND date_part('month', i) = 0 FROM (SELECT {scalar_sql(interval)} AS i)"
+        )
         return bool(self._con.execute(text).fetchall()[0][0])
 
 
@@ -118,6 +120,40 @@ def is_lossless(source: str, target: str) -> bool:
     if source in _TIMESTAMPS and target in _TIMESTAMPS:
         return _TIMESTAMPS.index(source) <= _TIMESTAMPS.index(target)
     return (source, target) == ("FLOAT", "DOUBLE") or (source == "DATE" and target in _TIMESTAMPS)
+
+
+def strict_base(value: Scalar, types: ComparedTypes) -> Ref | None:
+    """The column with which a value grows strictly: of two rows the same one has the greater value in both. None if
+    none is known. `types` knows constant INTERVALs.
+
+    Rounded sums, casts that lose digits and months are left out: they are equal in rows in which others differ.
+    """
+    match value:
+        case Ref():
+            return value
+        case Call(form="{0} + {1}" | "{0} - {1}", arguments=(one, other)) if not columns_of(other):
+            return strict_base(one, types) if _is_exact(value, one, other, types) else None
+        case Call(form="{0} + {1}", arguments=(one, other)) if not columns_of(one):
+            return strict_base(other, types) if _is_exact(value, other, one, types) else None
+        case Call(form=form, arguments=(one,), type=kind) if form == f"CAST({{0}} AS {kind})":
+            return strict_base(one, types) if _keeps_order(one.type, kind) else None
+    return None
+
+
+def _is_exact(value: Scalar, one: Scalar, constant: Scalar, types: ComparedTypes) -> bool:
+    """Whether a sum with a constant, or the difference, is rounded nowhere. A sum that overflows is an error."""
+    if is_exact_number(value.type):
+        return is_exact_number(one.type) and is_exact_number(constant.type)
+    if one.type == "DATE" and constant.type in INTEGER_BITS:
+        return value.type == "DATE"
+    return one.type in ("DATE", "TIMESTAMP") and constant.type == "INTERVAL" and types.has_no_months(constant)
+
+
+def _keeps_order(source: str, target: str) -> bool:
+    """Whether a cast keeps all values apart, and in their order."""
+    families = (("DATE", *_TIMESTAMPS), FLOATS)
+    alike = any(source in family and target in family for family in families)
+    return is_lossless(source, target) and (alike or (is_exact_number(source) and is_exact_number(target)))
 
 
 def decimal_parts(kind: str) -> tuple[int, int] | None:

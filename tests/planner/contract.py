@@ -28,7 +28,9 @@ def check_plan(plan: Plan, definition: Definition) -> None:
             _check_inner(node, guarded=not in_bags)
             if plan.strategy == range_sums.STRATEGY and node.comparisons:
                 _require(
-                    is_range(node.comparisons, definition), "a node compares one order, with one bound on either side", node
+                    is_range(node.comparisons, definition),
+                    "a node compares one order, with one bound on either side",
+                    node,
                 )
     tests = [test for node in plan.root.walk() for test in node.comparisons]
     _require(set(tests) == set(definition.comparisons), "each comparison is tested", plan.root)

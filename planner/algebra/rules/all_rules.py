@@ -11,6 +11,7 @@ from sqlfront.planner.algebra.rules.drop_orders import drop_orders
 from sqlfront.planner.algebra.rules.inline_common import inline_common
 from sqlfront.planner.algebra.rules.inline_maps import inline_maps
 from sqlfront.planner.algebra.rules.left_to_anti import turn_left_into_anti
+from sqlfront.planner.algebra.rules.nearest_first_rows import turn_first_rows_into_nearest
 from sqlfront.planner.algebra.rules.outer_to_inner import turn_outer_into_inner
 from sqlfront.planner.algebra.rules.prune_columns import prune_columns
 from sqlfront.planner.algebra.rules.push_filters import push_filters
@@ -35,6 +36,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     close_transitively,
     turn_outer_into_inner,
     turn_left_into_anti,
+    turn_first_rows_into_nearest,
     remove_distinct,
     prune_columns,
     remove_joins,
@@ -45,6 +47,7 @@ WITH_FACTS: tuple[FactRule, ...] = (
     strengthen_equalities,
     turn_outer_into_inner,
     turn_left_into_anti,
+    turn_first_rows_into_nearest,
     remove_distinct,
     remove_joins,
 )

@@ -13,7 +13,7 @@ import pytest
 import sqlfront
 from sqlfront.maintenance.engine import Applied, Change, Engine
 from sqlfront.maintenance.output import computed_nodes
-from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
+from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.output_change import plain
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode

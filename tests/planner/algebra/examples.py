@@ -512,6 +512,35 @@ def equal_groups() -> Term:
     return Join("inner", *sides, compare(col(sides[0], "xn"), "<", col(sides[1], "yn")))
 
 
+def nearest_price() -> Term:
+    """QUALIFY over the partners of each order, whose id is a key: the last of s before it, NULLs first among ties."""
+    q = Query()
+    orders, s = q.scan("orders"), q.scan("s", prefix="s_")
+    joined = Join(
+        "inner",
+        orders,
+        s,
+        both(eq(col(s, "s_b"), col(orders, "customer")), compare(col(s, "s_c"), "<=", col(orders, "price"))),
+    )
+    order = (Sort(col(s, "s_c"), descending=True), Sort(col(orders, "id")), Sort(col(s, "s_b"), nulls_first=True))
+    first = Windowed(q.column("n", "BIGINT"), "row_number()", partition=(col(orders, "id"),), order=order)
+    window = Window(joined, (first,))
+    return Filter(window, both(eq(col(window, "n"), number(1)), compare(col(orders, "price"), ">", number(0))))
+
+
+def next_of_distinct() -> Term:
+    """LATERAL with LIMIT 1 that is no dependent join any more: the next of s after each distinct row."""
+    q = Query()
+    s, r = q.scan("s", prefix="s_"), Distinct(q.scan("r"))
+    joined = Join("inner", s, r, both(eq(col(s, "s_b"), col(r, "a")), compare(col(r, "b"), "<", col(s, "s_c"))))
+    made = [q.made(name, col(joined, name)) for name in ("a", "b", "s_c")]
+    rows = Map(joined, tuple(made))
+    by = (Ref(made[0].column), Ref(made[1].column))
+    first = Windowed(q.column("n", "BIGINT"), "row_number()", partition=by, order=(Sort(Ref(made[2].column)),))
+    window = Window(rows, (first,))
+    return Filter(window, compare(col(window, "n"), "<=", number(1)))
+
+
 def used_once() -> Term:
     q = Query()
     r = q.scan("r")
@@ -534,6 +563,7 @@ EXAMPLES = {
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "turn_left_into_anti": (missing_alone, null_or_missing),
+    "turn_first_rows_into_nearest": (nearest_price, next_of_distinct),
     "remove_distinct": (distinct_key, distinct_right),
     "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
+from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from tests.definition_oracle import same_bag
 from tests.following import empty_and_drop, follow
 from tests.slices import parts
@@ -44,21 +44,32 @@ QUERIES = {
     "JOIN names ON names.k = t.k",
     "a filter above": "SELECT t.n, q.{column} FROM trades t ASOF {left} JOIN {quotes} q ON {on} "
     "WHERE q.{column} IS NULL OR t.n > 1",
-    "groups below": "SELECT t.k, t.c, q.* FROM (SELECT k, v, day, ts, p, n, s, count(*) AS c FROM trades GROUP BY ALL) t "
-    "ASOF {left} JOIN {quotes} q ON {on}",
+    "groups below": "SELECT t.k, t.c, q.* FROM (SELECT k, v, day, ts, p, n, s, count(*) AS c FROM trades GROUP BY ALL) "
+    "t ASOF {left} JOIN {quotes} q ON {on}",
 }
 DIRECT = {
     "itself": "SELECT a.k, a.n, b.n AS former FROM trades a ASOF LEFT JOIN (SELECT DISTINCT k, n FROM trades) b "
     "ON a.k = b.k AND a.n > b.n",
     "USING": "SELECT k, n, x FROM trades ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) q USING (k, n)",
-    "twice": "SELECT t.k, t.n, a.x, b.x AS y FROM trades t ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a "
-    "ON t.k = a.k AND t.n >= a.n ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b "
-    "ON t.k = b.k AND a.x < b.n",
+    "twice": "SELECT t.k, t.n, a.x, b.x AS y FROM trades t "
+    "ASOF JOIN (SELECT k, n, min(x) AS x FROM quotes GROUP BY ALL) a ON t.k = a.k AND t.n >= a.n "
+    "ASOF LEFT JOIN (SELECT k, n, max(x) AS x FROM quotes GROUP BY ALL) b ON t.k = b.k AND a.x < b.n",
     "first rows": "SELECT t.k, t.n, q.n AS m FROM trades t ASOF JOIN (SELECT DISTINCT k, n FROM quotes) q "
     "ON t.k = q.k AND t.n >= q.n ORDER BY ALL LIMIT 3",
     "a union": "SELECT t.n, q.n AS m FROM trades t ASOF JOIN (SELECT n FROM quotes UNION SELECT n + 1 FROM trades) q "
     "ON t.n <= q.n",
 }
+SPELLINGS = (
+    "SELECT t.id, q.x FROM t, LATERAL (SELECT x FROM s WHERE s.k = t.k AND s.n <= t.n ORDER BY s.n DESC LIMIT 1) q",
+    "SELECT t.id, q.x, q.n FROM t LEFT JOIN LATERAL "
+    "(SELECT x, n FROM s WHERE s.k = t.k AND s.n > t.n ORDER BY s.n, x DESC LIMIT 1) q ON true",
+    "SELECT t.id, (SELECT x FROM s WHERE s.n >= t.n ORDER BY s.n LIMIT 1) AS x FROM t",
+    "SELECT t.id, s.x FROM t JOIN s ON t.k = s.k AND s.n < t.n "
+    "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, x) = 1",
+    "SELECT id, n, m FROM (SELECT t.id, t.n, s.n AS m, row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC) AS p "
+    "FROM t JOIN s ON s.k = t.k AND s.n <= t.n) WHERE p <= 1",
+)
+"""As-of joins by other words, and DuckDB's answers to them, with ties decided."""
 
 
 @pytest.fixture
@@ -143,7 +154,9 @@ def test_copies_of_a_row_are_one_partner(con: sqlfront.Connection) -> None:
     """The last copy that goes changes the partners, the others do not."""
     con.execute("INSERT INTO trades (k, n) VALUES (1, 5), (1, 5), (1, 6)")
     con.execute("INSERT INTO quotes (k, n, x) VALUES (1, 3, 7), (1, 5, 8)")
-    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.n, x FROM trades t ASOF JOIN quotes q ON t.k = q.k AND t.n >= q.n")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT t.n, x FROM trades t ASOF JOIN quotes q ON t.k = q.k AND t.n >= q.n"
+    )
     engine = con.session.database.engine
     [node] = (one for one in engine.nodes.values() if isinstance(one, NearestRowsNode))
 
@@ -197,7 +210,8 @@ def _most_steps(rows: int, operator: str) -> int:
     times = np.arange(rows)
     for table, shift in (("l", 5), ("r", 0)):
         con.apply({table: pa.table({"k": times % 4, "t": times * 10 + shift})})
-    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t")
+    query = f"SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     most = 0
     for table in ("l", "r"):
         for time in (-7, rows * 5 + 3, rows * 10 + 7):
@@ -206,3 +220,30 @@ def _most_steps(rows: int, operator: str) -> int:
                 most = max(most, con.apply({table: change}).steps["v"])
     con.close()
     return most
+
+
+@pytest.mark.parametrize("query", SPELLINGS)
+def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -> None:
+    rng = random.Random(query)
+    con.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER, n INTEGER)")
+    con.execute("CREATE TABLE s (k INTEGER, n INTEGER, x INTEGER)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert any(isinstance(one, NearestRowsNode) for one in con.session.database.engine.nodes.values())
+    decided = query.replace("ORDER BY s.n DESC LIMIT", "ORDER BY s.n DESC, x LIMIT").replace(
+        "s.n LIMIT", "s.n, x LIMIT"
+    )
+    changed = set()
+    for number in range(25):
+        values = [rng.choice(["NULL", "0", "1", "2", "3"]) for _ in range(4)]
+        kind = rng.random()
+        if kind < 0.35:
+            con.execute(f"INSERT INTO t VALUES ({number}, {values[0]}, {values[1]})")
+        elif kind < 0.8:
+            con.execute(f"INSERT INTO s VALUES ({values[0]}, {values[1]}, {values[2]}), (1, {values[1]}, {values[3]})")
+        else:
+            con.execute(f"DELETE FROM {rng.choice('ts')} WHERE n = {values[0]}")
+        found = con.execute("FROM v").fetchall()
+        assert same_bag(found, con.execute(decided).fetchall()), query
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+        changed.add(str(sorted(found, key=str)))
+    assert len(changed) > 2

@@ -133,7 +133,7 @@ def test_a_change_meets_the_rows_of_its_band_alone(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "low, high",
+    ("low", "high"),
     [("r.x::DOUBLE - 1", "r.x::DOUBLE + 1"), ("r.t - INTERVAL 1 MONTH", "r.t + INTERVAL 1 DAY"), ("r.x // 2", "r.x")],
 )
 def test_expressions_that_grow_in_steps_are_no_one_order(low: str, high: str) -> None:
@@ -141,7 +141,9 @@ def test_expressions_that_grow_in_steps_are_no_one_order(low: str, high: str) ->
     with sqlfront.connect(":memory:") as con:
         con.execute("CREATE TABLE r (x BIGINT, t TIMESTAMP); CREATE TABLE s (r BIGINT, t TIMESTAMP)")
         mine = "s.t" if "r.t" in low else "s.r"
-        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT r.*, {mine} FROM r JOIN s ON {mine} BETWEEN {low} AND {high}")
+        con.execute(
+            f"CREATE MATERIALIZED VIEW v AS SELECT r.*, {mine} FROM r JOIN s ON {mine} BETWEEN {low} AND {high}"
+        )
         con.execute("INSERT INTO r SELECT i, '2026-03-26'::DATE + i::INTEGER FROM range(9) AS t(i)")
         con.execute("INSERT INTO s SELECT i, '2026-02-26'::DATE + i::INTEGER FROM range(9) AS t(i)")
         con.execute("INSERT INTO r SELECT 2::BIGINT ** 53 + i, '2026-03-31'::DATE - i::INTEGER FROM range(4) AS t(i)")

@@ -25,7 +25,6 @@ from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.tree.description import Description, StateEntry
-from sqlfront.planner.algebra.scalars import MIRRORED
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
@@ -69,7 +68,7 @@ class NearestRowsNode:
         """Keep the node's rows as those of the relation that it feeds."""
         names = dict(zip((one.name for one in self.left.relation.columns), (one.name for one in relation.columns)))
         time = names.pop(self.rows.times[0])
-        keys = [names[one] if one in names else time for one, _ in self.rows.keys]
+        keys = [names.get(one, time) for one, _ in self.rows.keys]
         by = [(time, self._direction), *((name, 0) for name in names.values())]
         self.own = OrderedStore(relation, keys, by, self.name)
         self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
@@ -184,12 +183,12 @@ class NearestRowsNode:
     @cached_property
     def _by_right(self) -> np.ndarray:
         """The test of rows of the left by one of the right."""
-        return self.left.test(self.right, MIRRORED[self.rows.operator], nulls_last=self._is_later)
+        return self.left.test(self.right, self.rows.mirrored, nulls_last=self._is_later)
 
     @cached_property
     def _own_by_right(self) -> np.ndarray:
         """The test of the node's own rows by one of the right."""
-        return self.own.test(self.right, MIRRORED[self.rows.operator], nulls_last=self._is_later)
+        return self.own.test(self.right, self.rows.mirrored, nulls_last=self._is_later)
 
     def _take_steps(self) -> int:
         return sum(store.take_steps() for store in (self.left, self.right, self.own))

@@ -72,19 +72,20 @@ class _Nearest:
         first = Distinct(self._right, on, tuple(Sort(Ref(column)) for column in self._right.columns))
         keys = zip(self._pairs, self._keys, strict=True)
         same = [Compare(pair.operator, Ref(mine), Ref(theirs)) for pair, (mine, theirs) in keys]
-        condition = conjunction([*same, Compare(self._operator, *map(Ref, self._times))])
+        condition = conjunction([*same, Compare(self._operator, Ref(self._times[0]), Ref(self._times[1]))])
         return projected(Join(self._term.kind, self._left, first, condition), self._term.columns)
 
     def block(self) -> Common:
         """The pairs of rows as a block that reads those of the two sides."""
-        blocks, tables, names = self._blocks, list[str](), dict[Column, str]()
-        for side in (self._left, self._right):
-            tables.append(blocks.table_of(side))
-            named = zip(side.columns, blocks.definitions[tables[-1]].columns, strict=True)
+        blocks, names = self._blocks, dict[Column, str]()
+        left, right = blocks.table_of(self._left), blocks.table_of(self._right)
+        for side, table in ((self._left, left), (self._right, right)):
+            named = zip(side.columns, blocks.definitions[table].columns, strict=True)
             names |= {column: name for column, (name, _) in named}
         columns = (*self._left.columns, *self._term.right.columns)
         rows = NearestRows(
-            *tables,
+            left,
+            right,
             tuple((names[mine], names[theirs]) for mine, theirs in self._keys),
             (names[self._times[0]], names[self._times[1]]),
             self._operator,
