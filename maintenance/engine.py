@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.clocks import Clocks
 from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
@@ -65,6 +66,7 @@ class Engine(State):
         super().__init__(evaluate, lock, watch)
         self.deferred = DeferredViews(self)
         self.pulled = PulledRelations(self)
+        self.clocks = Clocks(self)
         self.many = MANY
         self.gates: dict[str, RowFastPath] = {}
         self.ingests: dict[str, Ingest] = {}

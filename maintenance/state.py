@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.epoch_work import Counted, EpochLog
+from sqlfront.maintenance.output.calendar import Calendar
 from sqlfront.maintenance.output.computed_nodes import open_node
 from sqlfront.maintenance.output.node import ComputedNode, Node, TreeNode
 from sqlfront.maintenance.output.reading import rows_of
@@ -48,6 +49,7 @@ class State:
         self.nodes: dict[str, Node] = {}
         self.views: dict[str, MaintainedView] = {}
         self.dictionaries = Dictionaries()
+        self.calendars = defaultdict[str, Calendar](Calendar)
         self.machine = Machine(watch) if watch else Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}

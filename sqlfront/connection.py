@@ -276,6 +276,12 @@ class Connection:
         with translated(self.session.reading_error):
             return apply_each.apply_each(self.session, self.apply, reader, name, each)
 
+    def advance_time(self, moment: Any) -> Epoch | None:
+        """Let the manual clock go on, as one epoch. The first call starts it, and returns None. No time comes again."""
+        from sqlfront.database.view_time import advance_time
+
+        return advance_time(self.session, moment)
+
     def register_changes(
         self, table: str, source: Any, *, shape: str = "auto", version: str | None = None, name: str | None = None,
         checkpoint: str | None = None, trigger: Mapping[str, Any] | None = None,
@@ -365,9 +371,8 @@ class Connection:
     ) -> Connection:  # fmt: skip
         """Make a Python function callable in SQL, as DuckDB's create_function does, which takes the other `options`.
 
-        `deterministic` has to be declared: True if equal arguments always give equal results, so that DuckDB may call
-        it once for them. Statements may call the function; a materialized view may not, as nothing in its file would
-        say what the function does. ProgrammingError for what DuckDB cannot take.
+        `deterministic` has to be declared: True if equal arguments always give equal results. Statements may call the
+        function; a view may not, as nothing in its file says what the function does. ProgrammingError for bad input.
         """
         self.session.ready()
         if not isinstance(deterministic, bool):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from sqlfront.database import arguments
 from sqlfront.database.names import shown
+from sqlfront.database.view_time import late_views
 from sqlfront.explain.explanation import Explanation, explain_view
 from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
@@ -252,7 +253,8 @@ class View:
         """Whether later rows are got without another look at DuckDB: no table of DuckDB's is read, nothing waits."""
         session, entry = self._connection.session, self._entry
         captured = {session.database.relation_key(table) for table in session.database.capture.tables()}
-        is_quick = captured.isdisjoint(entry.tables) and not entry.options.get("apply") and session.revision >= 0
+        is_late = entry.maintained.name in late_views(session.database)
+        is_quick = captured.isdisjoint(entry.tables) and not is_late and session.revision >= 0
         self._quick = (session.revision, variables) if is_quick else None
 
     def _checked(self, key: Any, variables: Mapping[str, str]) -> Sequence[Any]:

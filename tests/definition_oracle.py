@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sqlfront.planner.model.computed_rows import TouchedGroups
+from sqlfront.planner.model.computed_rows import TemporalRows, TouchedGroups
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.model.query import (
     Atom,
@@ -86,17 +86,26 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
 
 
 def _rows_of(block: BlockRows, con: Any, tables: Callable[[str], str]) -> list[Row]:
-    """The rows of a block; those of groups, and constant ones, computed by DuckDB."""
+    """The rows of a block; all but those of a definition are computed by DuckDB."""
     if isinstance(block, Definition):
         return evaluate_definition(block, con, tables)
     if isinstance(block, NearestRows):
         query = _nearest(block, tables)
+    elif isinstance(block, TemporalRows):
+        query = _passing(block, tables)
     elif isinstance(block, TouchedGroups):
         query = block.query.replace("{rows}", tables(block.table))
     else:
         query = block.query
     rows: list[Row] = con.execute(query).fetchall()
     return rows
+
+
+def _passing(block: TemporalRows, tables: Callable[[str], str]) -> str:
+    """The rows that pass at the present time."""
+    shown = ", ".join(_quote(name) for name, _ in block.columns)
+    tests = (f"{_quote(one.column)} {one.operator} CAST({one.clock} AS {one.type})" for one in block.bounds)
+    return f"SELECT {shown} FROM (SELECT *, now() AS clock FROM {tables(block.table)}) WHERE {' AND '.join(tests)}"
 
 
 def _nearest(block: NearestRows, tables: Callable[[str], str]) -> str:

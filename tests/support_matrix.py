@@ -37,6 +37,7 @@ SUPPORTED = (
     "orders",
     "rewritten",
     "computed",
+    "temporal",
     "partners",
     "nearest",
     "nested",

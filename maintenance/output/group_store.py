@@ -122,10 +122,7 @@ class GroupStore:
 
     def all_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The words of all rows, and how often each is there."""
-        table = self.store.table
-        words = np.empty((table.used, table.keys + table.limbs), np.int64)
-        words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
-        return words[:, : table.keys].T, np.ascontiguousarray(words[:, table.keys])
+        return words_of(self.store.table)
 
     def encoded(self, rows: pa.Table) -> np.ndarray:
         """The words of rows in the relation's columns."""
@@ -145,11 +142,12 @@ class GroupStore:
         fields = [self._codec(name).arrow_field(name) for name in self._names]
         return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
 
-    def change(self, words: np.ndarray, weights: np.ndarray) -> EncodedChange:
-        """Rows that go and come, by their weights, as a change of the relation."""
-        places = self._places
-        columns = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in self._names}
-        return EncodedChange(columns, weights, lambda: self.decoded(words))
+    def change(self, words: np.ndarray, weights: np.ndarray, columns: Sequence[str] = ()) -> EncodedChange:
+        """Rows that go and come, by their weights, as a change of the relation, or of another with some of its columns
+        alone."""
+        places, names = self._places, columns or self._names
+        found = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in names}
+        return EncodedChange(found, weights, lambda: self.decoded(words).select(names))
 
     def _codec(self, name: str) -> Codec:
         codec = self.store.inputs["key " + quote(name)].codec
@@ -164,6 +162,13 @@ class GroupStore:
             found[column.expression] = range(start, start + width)
             start += width
         return found
+
+
+def words_of(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The words of the rows of a table, and how often each is there."""
+    words = np.empty((table.used, table.keys + table.limbs), np.int64)
+    words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
+    return words[:, : table.keys].T, np.ascontiguousarray(words[:, table.keys])
 
 
 def words_at(addresses: np.ndarray, place: int, absent: int = 0) -> np.ndarray:

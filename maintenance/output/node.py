@@ -7,6 +7,7 @@ replays the recorded rows with the sign turned and never asks a node again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from sqlfront.maintenance.output.calendar import Calendar
     from sqlfront.maintenance.program.machine import Machine
     from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
@@ -100,12 +102,13 @@ class ComputedNode(Node, Protocol):
 
 
 class Keeper(Protocol):
-    """The engine's state as a node of computed rows uses it."""
+    """The engine's state as a node of computed rows uses it. `calendars` are those of the clocks' relations."""
 
     relations: dict[str, Relation]
     nodes: dict[str, Node]
     machine: Machine
     dictionaries: Dictionaries
+    calendars: defaultdict[str, Calendar]
 
     @property
     def evaluate(self) -> Evaluate: ...

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, Self
 
 from sqlfront.planner.model.bound import CONSTANT_BOUND, LINEAR_BOUND, TOUCHED_ROWS, Bound
-from sqlfront.planner.model.cost import TOUCHED, TOUCHED_WHOLE, Cost
+from sqlfront.planner.model.cost import TIMED, TOUCHED, TOUCHED_WHOLE, Cost
 
 
 class OneShard(NamedTuple):
@@ -37,9 +37,6 @@ class ComputedRows(Protocol):
     def label(self) -> str: ...
 
     @property
-    def block(self) -> str: ...
-
-    @property
     def tables(self) -> frozenset[str]: ...
 
     @property
@@ -50,6 +47,11 @@ class ComputedRows(Protocol):
 
     @property
     def output(self) -> Bound: ...
+
+    @property
+    def block(self) -> str:
+        """What people call the block that they are, where its cost is stated."""
+        ...
 
     @property
     def note(self) -> str:
@@ -107,10 +109,6 @@ class TouchedGroups:
         return self.sets.keys if self.sets is not None else (self.keys,)
 
     @property
-    def block(self) -> str:
-        return f"the groups of {self.label}"
-
-    @property
     def tables(self) -> frozenset[str]:
         """What the groups are read from."""
         return frozenset((self.table,))
@@ -125,6 +123,10 @@ class TouchedGroups:
         if self.single:
             return CONSTANT_BOUND
         return CONSTANT_BOUND.plus(TOUCHED_ROWS) if self.keys else LINEAR_BOUND
+
+    @property
+    def block(self) -> str:
+        return f"the groups of {self.label}"
 
     @property
     def note(self) -> str:
@@ -147,6 +149,84 @@ class TouchedGroups:
 
 
 @dataclass(frozen=True)
+class TimeBound:
+    """A comparison of a column with an expression of the clock: DuckDB computes `clock` in `type` from the clock's
+    value, which is the column `"clock"` of `{rows}`. `label` is the comparison for people.
+
+    `steady`: the expression never goes back. With months it may, and where clocks are put back in autumn.
+    """
+
+    column: str
+    operator: str
+    clock: str
+    type: str
+    label: str
+    steady: bool = False
+
+
+CLOCK = "clock"
+"""What TemporalRows call their clock until a view has chosen one."""
+
+
+@dataclass(frozen=True)
+class TemporalRows:
+    """The rows of a relation that pass comparisons with the clock, all of `bounds`: a temporal filter.
+
+    `table` is the relation, `clock` the one that has the clock's value. `columns` are some of the relation's
+    columns, by their names there. A comparison with NULL never passes.
+    """
+
+    table: str
+    bounds: tuple[TimeBound, ...]
+    columns: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    clock: str = CLOCK
+
+    @property
+    def label(self) -> str:
+        return f"the temporal filter {' and '.join(bound.label for bound in self.bounds)}"
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """What the rows are read from."""
+        return frozenset((self.table,))
+
+    @property
+    def cost(self) -> Cost:
+        return TIMED
+
+    @property
+    def output(self) -> Bound:
+        """A changed row passes or not."""
+        return CONSTANT_BOUND
+
+    @property
+    def block(self) -> str:
+        return self.label
+
+    @property
+    def note(self) -> str:
+        return (
+            f"{self.label}: rows wait in the order of the compared values; when time goes on, the rows between the old "
+            "and the new bound come or go: O(log N), and a step for each of them"
+        )
+
+    @property
+    def one_shard(self) -> OneShard:
+        return OneShard(
+            f"shards do not compute {self.label}",
+            "the rows that come and go with time are kept by the process that has the clock",
+            "leave the comparison out of the sharded view, and make it over the shards' rows",
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> TemporalRows:
+        return replace(self, table=names.get(self.table, self.table), clock=names.get(self.clock, self.clock))
+
+    def under(self, settings: tuple[tuple[str, str], ...]) -> TemporalRows:
+        return replace(self, settings=settings)
+
+
+@dataclass(frozen=True)
 class ConstantRows:
     """Rows that no table decides: DuckDB computes `query` under `settings` when a view is built. They never change.
 
@@ -157,10 +237,6 @@ class ConstantRows:
     columns: tuple[tuple[str, str], ...]
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def block(self) -> str:
-        return f"the rows of {self.label}"
 
     @property
     def tables(self) -> frozenset[str]:
@@ -174,6 +250,10 @@ class ConstantRows:
     @property
     def output(self) -> Bound:
         return CONSTANT_BOUND
+
+    @property
+    def block(self) -> str:
+        return self.label
 
     @property
     def note(self) -> str:

@@ -107,6 +107,10 @@ TOUCHED = replace(CONSTANT, update=CONSTANT_BOUND.plus(TOUCHED_ROWS))
 TOUCHED_WHOLE = replace(CONSTANT, update=LINEAR_BOUND)
 """The same where all rows are one group."""
 
+TIMED = RANGES_LOGARITHMIC
+"""Rows that wait in the order of what the clock is compared with. A tick takes as much, and a step for each row that it
+moves."""
+
 
 NEAREST = replace(RANGES, update=LOGARITHMIC_BOUND.plus(RESULT_CHANGE))
 """An as-of join over two sides in order: look-ups in a search tree, and the rows whose nearest row changes."""

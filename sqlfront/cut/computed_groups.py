@@ -1,6 +1,7 @@
 """Operators without a native form become touched groups: DuckDB computes the groups that an epoch changes.
 
-The rows below the operator are a block of their own. The operator is printed as SQL over the rows of some groups.
+The rows below the operator are a block of their own. The operator is printed as SQL over the rows of some groups. A
+comparison with the clock is a temporal filter over such a block.
 """
 
 from __future__ import annotations
@@ -9,12 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlfront.planner.algebra.rewriting import passed, projected
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, function_name
+from sqlfront.cut.session_values import has_fixed_zone
+from sqlfront.planner.algebra.clock import ClockValues, Timed, comparisons, has_clock, is_steady
+from sqlfront.planner.algebra.rewriting import extended, passed, projected, rewrite
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Column,
+    Constant,
+    Ref,
+    Scalar,
+    cast,
+    columns_of,
+    conjunction,
+    conjuncts,
+    function_name,
+)
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
     Distinct,
+    Filter,
+    Join,
     Made,
     Map,
     Scan,
@@ -25,7 +41,8 @@ from sqlfront.planner.algebra.terms import (
 )
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.algebra.total_orders import with_total_orders
-from sqlfront.planner.model.computed_rows import GroupingSets, TouchedGroups
+from sqlfront.planner.model.computed_rows import GroupingSets, TemporalRows, TimeBound, TouchedGroups
+from sqlfront.storage.codecs.order import is_orderable
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
@@ -63,6 +80,68 @@ def in_touched_groups(
         over = projected(over, kept or over.columns[:1])  # A relation has a column.
     named = [(name, column) for name, column in zip(names, columns, strict=True) if column in keys]
     return kept_by_group(table, named, over, above(written), label_of(term), blocks)
+
+
+def with_temporal_filters(term: Term, clock: ClockValues, blocks: Blocks) -> Term:
+    """A term whose comparisons with the clock, for which there are constants, are blocks."""
+
+    def change(part: Term) -> Term:
+        if not isinstance(part, Filter | Join) or not has_clock(part.condition, clock):
+            return part
+        found = [one for each in conjuncts(part.condition) for one in comparisons(each, clock, blocks.types.common)]
+        rest = conjunction([one for one in found if not isinstance(one, Timed)])
+        if isinstance(part, Join) and (part.kind != "inner" or part.dependent):
+            raise _not_of_rows(part, blocks)
+        below = replace(part, condition=rest) if isinstance(part, Join) else _filtered(part.input, rest)
+        return _temporal(part, below, [one for one in found if isinstance(one, Timed)], clock, blocks)
+
+    return rewrite(term, change)
+
+
+def _temporal(part: Term, rows: Term, found: Sequence[Timed], clock: ClockValues, blocks: Blocks) -> Common:
+    """The rows that pass comparisons with the clock as a block, for the term that is written."""
+    columns, made = rows.columns, dict[Scalar, Column]()
+    values = [cast(one.value, one.type) if one.type is not None else one.value for one in found]
+    for one, value in zip(found, values, strict=True):
+        if one.type is None or not is_orderable(one.type):
+            why = "values of this type are in no order in which rows could wait for the clock"
+            hint = "compare a date or a timestamp with the clock"
+            raise blocks.notes.refusal("This comparison", blocks.notes.place_of(one.clock), why, hint)
+        if not isinstance(value, Ref) and value not in made:
+            made[value] = blocks.new.column("time", value.type)
+    if made:
+        rows = extended(rows, [Made(column, value) for value, column in made.items()])
+    times = [value.column if isinstance(value, Ref) else made[value] for value in values]
+    table = blocks.derive(rows)
+    names = {column: name for column, (name, _) in zip(rows.columns, blocks.definitions[table].columns, strict=True)}
+    fixed = has_fixed_zone(blocks.bound.settings)
+    bounds = tuple(
+        TimeBound(
+            names[column], one.operator, clock[one.clock], column.type, _spelled(one, blocks),
+            steady=is_steady(clock[one.clock], column.type, fixed_zone=fixed),
+        )
+        for column, one in zip(times, found, strict=True)
+    )  # fmt: skip
+    kept = TemporalRows(table, bounds, tuple((names[column], column.type) for column in columns))
+    name = blocks.add_view(kept)
+    blocks.shared[name] = name
+    return Common(name, part, columns)
+
+
+def _spelled(one: Timed, blocks: Blocks) -> str:
+    value = blocks.notes.written(one.value) or (one.value.column.name if isinstance(one.value, Ref) else "time")
+    return f"{value} {one.operator} {blocks.notes.written(one.clock) or one.clock.sql}"
+
+
+def _not_of_rows(part: Join, blocks: Blocks) -> Exception:
+    why = "it decides which rows are partners, and partners that come and go with time are no rows of one table"
+    place = next(blocks.notes.place_of(one) for one in conjuncts(part.condition))
+    hint = "filter the table in a subquery: JOIN (SELECT * FROM t WHERE ts > now() - INTERVAL 1 HOUR) AS t"
+    return blocks.notes.refusal("A comparison with the clock in this join", place, why, hint)
+
+
+def _filtered(term: Term, condition: Scalar) -> Term:
+    return term if condition == TRUE else Filter(term, condition)
 
 
 def kept_by_group(

@@ -9,17 +9,20 @@ from typing import Any
 
 from sqlfront.binding.function_catalog import PYTHON_FUNCTIONS
 from sqlfront.binding.query_binder import Bound
-from sqlfront.binding.session_settings import Pairs, deviating, settled
+from sqlfront.binding.session_settings import Pairs, Settings, deviating, settled
 from sqlfront.cut.value_types import BoundNode, bound_nodes
+from sqlfront.planner.algebra.clock import is_temporal, reads_clock
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
     Compare,
     Constant,
+    Logic,
     Ref,
     Scalar,
     columns_of,
+    conjuncts,
     function_name,
     parts_of,
     walk,
@@ -67,25 +70,30 @@ _ZONE_FREE = frozenset(
 )
 
 
-def check_session(bound: Bound, con: Any) -> Pairs:
-    """The settings under which a query must be computed. Raises NotSupportedError for a query whose rows the clock or
-    chance decides."""
+def check_session(bound: Bound, con: Any, *, reads_clock: bool = False) -> Pairs:
+    """The settings under which a query must be computed. `reads_clock`: it compares with the clock, whose date depends
+    on the time zone. Raises NotSupportedError for a query whose rows the clock or chance decides otherwise."""
     terms = list(walk_once(bound.term))
     # Outermost operators first.
     scalars = list(dict.fromkeys(value for part in reversed(terms) for value in scalars_of(part)))
     for scalar in scalars:
         for part in walk(scalar):
-            _check_part(part, bound)
+            _check_part(part, scalar, bound)
     ordered = [value for part in terms for value in _ordered(part)]
     for value in (*ordered, *(one.value for order in bound.more for one in order)):
         if _is_unordered(value):
             raise _unordered(value, bound)
     unions = (term for term in terms if isinstance(term, SetOperation))
     zoned = [_asks_zone(scalar, bound, con) for scalar in scalars if _is_zoned(scalar)]
-    return deviating(settled(bound.settings), zoned=any(zoned) or any(map(_casts_zone, unions)))
+    return deviating(settled(bound.settings), zoned=reads_clock or any(zoned) or any(map(_casts_zone, unions)))
 
 
-def _check_part(part: Scalar, bound: Bound) -> None:
+def has_fixed_zone(settings: Settings) -> bool:
+    """Whether the offset of the settings' time zone is the same on each day."""
+    return _FIXED_ZONE.fullmatch(settings["TimeZone"]) is not None
+
+
+def _check_part(part: Scalar, whole: Scalar, bound: Bound) -> None:
     notes = bound.notes
     if isinstance(part, Ref):
         return
@@ -100,9 +108,9 @@ def _check_part(part: Scalar, bound: Bound) -> None:
         raise notes.refusal(f"The Python function {name}", notes.place_of(part), why, hint)
     if name and bound.functions.is_unstable(name, len(part.arguments)):
         written = f"{name}()" if "(" in part.form else name
-        raise _unstable(written, part, bound)
+        raise _unstable(written, part, whole, bound)
     if not part.arguments and "(" not in part.form and part.form.isidentifier():
-        raise _unstable(part.form, part, bound)
+        raise _unstable(part.form, part, whole, bound)
 
 
 def _ordered(term: Term) -> Iterator[Scalar]:
@@ -147,10 +155,23 @@ def _number(column: Column) -> int:
     return column.number
 
 
-def _unstable(name: str, part: Scalar, bound: Bound) -> NotSupportedError:
+def _unstable(name: str, part: Scalar, whole: Scalar, bound: Bound) -> NotSupportedError:
     why = "its value changes from query to query, so a stored result cannot stay equal to the query"
     hint = "store the value in a column when the row is written, or filter when you read the view"
+    if reads_clock(part):
+        hint = _TIMED
+        [condition, *_] = [one for one in conjuncts(whole) if part in walk(one)]
+        if isinstance(condition, Logic):
+            hint = "write a SELECT for each condition of the OR, and UNION between them"
+        elif isinstance(condition, Compare) and condition.operator == "<>":
+            hint = "compare by < in one SELECT and by > in another one, with UNION ALL between them"
+        elif isinstance(condition, Compare) and columns_of(condition) and not is_temporal(condition):
+            hint = f"have the clock alone on one side, with what is added to it: {_EXAMPLE}"
     return bound.notes.refusal(name, bound.notes.place_of(part), why, hint)
+
+
+_EXAMPLE = "ts > now() - INTERVAL 1 HOUR"
+_TIMED = f"compare a column with the clock in WHERE, {_EXAMPLE}; compute all else of it when you read the view"
 
 
 # Time zones -----------------------------------------------------------------------------------------
@@ -167,7 +188,7 @@ def _asks_zone(scalar: Scalar, bound: Bound, con: Any) -> bool:
     nodes = [node for node in bound_nodes(con, _over_nulls(scalar)) if node.is_call]
     constants = [part for part in walk(scalar) if not columns_of(part)]
     for node in (*nodes, *_folded(scalar, constants)):
-        if _reads_clock(node) and not (_is_cast(node) and _FIXED_ZONE.fullmatch(bound.settings["TimeZone"])):
+        if _reads_clock(node) and not (_is_cast(node) and has_fixed_zone(bound.settings)):
             raise _clock(node, scalar, bound)
     return any(map(_asks_time_zone, nodes)) or any(_INSTANT.search(part.type) for part in constants)
 

@@ -14,9 +14,11 @@ from sqlfront.binding.query_binder import Bound, bind_query
 from sqlfront.binding.session_settings import Pairs, Settings
 from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.cut.completed_orders import are_written, complete_orders, complete_term
+from sqlfront.cut.computed_groups import with_temporal_filters
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
+from sqlfront.planner.algebra.clock import mark_clock
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
@@ -101,11 +103,15 @@ def bind_view(
     orders = [_order(one) for one in order_by]
     bound = bind_query(tree, whole, con, catalog, orders)
     tree = bound.tree
-    settings = check_session(bound, con)
+    marked, clock = mark_clock(bound.term)
+    bound = replace(bound, term=marked)
+    settings = check_session(bound, con, reads_clock=bool(clock))
     facts = replace(facts_of(catalog), is_eager=True)
     term, boolean = _counted(normalise(bound.term, facts), bound)
     blocks = Blocks(bound, con, catalog, facts, term)
     blocks.more_labels = list(order_by)
+    if clock:
+        term = with_temporal_filters(term, clock, blocks)
     definition = blocks.definition(term, bound.names, bound.more, [name for name, _ in columns])
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.arguments import split_config
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sqlfront.database.attached_sources import AttachedSources
     from sqlfront.database.loading import Evaluator
     from sqlfront.database.sessions import Session
+    from sqlfront.database.ticker import Ticker
     from sqlfront.database.transactions import Snapshot
     from sqlfront.maintenance.engine import Engine
     from sqlfront.maintenance.relation.base_relation import Relation
@@ -74,6 +75,8 @@ class Database:
         self.is_prepared = False  # Whether this process has made the bookkeeping tables.
         self.epoch_limit: int | None = None
         self.token = ""
+        self.over_wall: tuple[int, Set[str]] = (-1, frozenset())  # The views over the wall clock, at a revision.
+        self.ticker: Ticker | None = None
         self._next_scan = 1
         self._reader: Any = None
         self._writer: Any = None
@@ -161,6 +164,8 @@ class Database:
             self._sessions.discard(session)
             if self._sessions:
                 return
+            if self.ticker is not None:
+                self.ticker.stop()
             for entry in self.views.values():
                 if entry.feed is not None:
                     entry.feed.fail(InterfaceError("the database is closed", hint="sqlfront.connect again"))
@@ -432,6 +437,10 @@ class Database:
         """Tell cursors to look at the catalog again."""
         self.revision += 1
         self.forget_names()
+        if self.ticker is not None or any("tick" in entry.options for entry in self.views.values()):
+            from sqlfront.database.ticker import keep_ticking
+
+            keep_ticking(self)
 
     def forget_names(self) -> None:
         """Let all sessions look names and settings up again."""

@@ -195,9 +195,14 @@ class Session:
     # Reading -------------------------------------------------------------------------------------
 
     def deferred_in(self, text: str | None) -> Collection[str]:
-        """The deferred views that a statement may read, as the engine calls them; None is a text that is not known."""
+        """The views that are late (view_time.py) and that a statement may read, as the engine calls them; None is a
+        text that is not known."""
         database = self.database
-        if database.keeps_nothing or not (deferred := database.engine.deferred.views):
+        if database.keeps_nothing:
+            return ()
+        from sqlfront.database.view_time import late_views
+
+        if not (deferred := late_views(database)):
             return ()
         if text is None or hides_names(text):
             return deferred
@@ -220,7 +225,10 @@ class Session:
             elif database.unseen or not database.is_alone:
                 catch_up(database)
                 database.unseen.difference_update((id(self), _CLOSED))
-            database.catch_up_views(deferred)
+            if deferred:
+                from sqlfront.database.view_time import bring_up_to_date
+
+                bring_up_to_date(self, deferred)
             self.reading = self._new_reading()
         else:
             self.reading = None

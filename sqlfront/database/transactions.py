@@ -55,6 +55,7 @@ class Transaction:
         self._changed: dict[str, ChangeTable] = {}
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
+        self._times: dict[str, int] = {}
         self.writing = 0.0  # The seconds that statements which write have taken.
         self.defines = False  # Whether plain views or macros may have been defined in it.
         self.epoch: Epoch | None = None
@@ -72,7 +73,12 @@ class Transaction:
 
     def touched(self) -> bool:
         """Whether the transaction may have changes of its own."""
-        return self._written or bool(self._tables)
+        return self._written or bool(self._tables) or bool(self._times)
+
+    def advance(self, clock: str, time: int) -> None:
+        """Let a clock go on to a time with this transaction. ProgrammingError if it would go back."""
+        self._database.engine.clocks.refuse_past(clock, time, self._times.get(clock))
+        self._times[clock] = time
 
     def add(self, table: ChangeTable, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> None:
         """Note changes of a change table. DataError if a value does not fit its column; nothing is noted then."""
@@ -96,6 +102,8 @@ class Transaction:
         """All changes so far, per relation of the engine; `consume` takes captured rows out of DuckDB, for COMMIT."""
         without = () if self.rebinding is None else self.rebinding.tables
         found = captured(self._database, self._con, own=True, consume=consume, without=without)
+        for clock, moment in self._times.items():
+            found |= self._database.engine.clocks.change(clock, moment)
         return found | _joined(self._tables) if self._tables else found
 
     @contextmanager

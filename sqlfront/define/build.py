@@ -16,6 +16,7 @@ from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.user_settings import frozen
+from sqlfront.database.view_time import start_clock
 from sqlfront.define.deferring import copies_for, with_copies
 from sqlfront.define.epsilon import epsilon_of
 from sqlfront.define.following import following
@@ -25,6 +26,7 @@ from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.heavy_light.division import EPSILON
+from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
 from sqlfront.sql.dialect import more_levels
@@ -55,6 +57,11 @@ class Bound:
     def definitions(self) -> list[BlockRows]:
         """Those of the query's own blocks, and the query's, each after those it reads."""
         return [*(definition for _, definition in self.definition.derived), self.definition]
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether the query itself compares columns with the clock."""
+        return any(isinstance(rows, TemporalRows) for _, rows in self.definition.derived)
 
     @property
     def fed(self) -> dict[str, ViewEntry]:
@@ -221,6 +228,8 @@ def _fill(
         for part in parts:
             check()
             if isinstance(part, ComputedPart):
+                if isinstance(part.rows, TemporalRows):
+                    start_clock(database, drafted.view)
                 engine.create_computed(part.name, part.rows, load)
                 undo.callback(_drop, engine, part.name)
                 continue

@@ -7,7 +7,8 @@ engine change together or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.freeze import frozen_tree, with_database
@@ -17,8 +18,10 @@ from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import locate, new_name, require_own, shown
 from sqlfront.database.stored_views import forget_view, store_view
+from sqlfront.database.ticker import seconds_of
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
+from sqlfront.database.view_time import clocks_of
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
@@ -27,6 +30,7 @@ from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.define.row_errors import null_on_error
+from sqlfront.maintenance.clocks import WALL
 from sqlfront.planner.heavy_light.division import divide
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
@@ -75,6 +79,8 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         with refusing_depth():
             select = _frozen(con, bound.tree, catalog, bound.definition)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
+        if bound.sources or bound.reads_clock or "tick" in options:
+            _check_clock(view, clocks_of(view, bound.definition, bound.sources))
         drafted = draft(database, view, bound)
         own = drafted.parts[-1]
         assert isinstance(own, Part)
@@ -179,14 +185,14 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
         if checked.get("on_error", now := entry.options.get("on_error", "raise")) != now:
-            raise ProgrammingError(
-                f"option on_error of {shown(entry.name)} cannot be altered",
-                why="it is part of the view's query, which is fixed at CREATE",
-                hint=f"CREATE OR REPLACE MATERIALIZED VIEW {shown(entry.name)} WITH (on_error = ...) AS ...",
-            )
+            raise _fixed(entry, "on_error", "it is part of the view's query, which is fixed at CREATE")
+        if checked.get("clock", now := entry.options.get("clock", "wall")) != now:
+            raise _fixed(entry, "clock", "the view's rows are those of its clock's time")
         if "at_worst" in checked:
             maintained = entry.maintained
             check_at_worst(shown(entry.name), maintained.definition, maintained.plan, checked["at_worst"])
+        if "tick" in checked:
+            _check_clock(replace(entry, options=entry_options), clocks_of(entry, entry.definition, entry.sources))
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         if checked.get("apply", entry.options.get("apply", "at commit")) != entry.options.get("apply", "at commit"):
@@ -201,6 +207,31 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
                 database.engine.set_epsilon(maintained.name, after, plan)
                 undo.callback(database.engine.set_epsilon, maintained.name, before, stated)
         entry.options = entry_options
+        if "tick" in checked:
+            database.changed()
+
+
+def _check_clock(view: StoredView, clocks: Collection[str]) -> None:
+    """ProgrammingError for a tick of a view that does not have the time of the wall clock."""
+    if "tick" in view.options:
+        seconds_of(view.options["tick"])
+        if WALL not in clocks:
+            raise ProgrammingError(
+                f"materialized view {shown(view.name)} cannot tick",
+                why="the manual clock goes on by con.advance_time alone"
+                if clocks
+                else "it compares nothing with now()",
+                hint="leave tick out",
+            )
+
+
+def _fixed(entry: ViewEntry, option: str, why: str) -> ProgrammingError:
+    """The error for an option that is fixed at CREATE."""
+    return ProgrammingError(
+        f"option {option} of {shown(entry.name)} cannot be altered",
+        why=why,
+        hint=f"CREATE OR REPLACE MATERIALIZED VIEW {shown(entry.name)} WITH ({option} = ...) AS ...",
+    )
 
 
 def readers_to_drop(

@@ -99,6 +99,23 @@ OPTIONS = (
         "`'null'`, the expression is NULL, and SHOW ERRORS lists the row; fixed at CREATE",
         ("raise", "null"),
     ),
+    Option(
+        "materialized view",
+        "clock",
+        str,
+        "wall",
+        "the time that `now()` is in a temporal filter: `'wall'`, that of the statement which reads the view; "
+        "`'manual'`, that which `con.advance_time(t)` has told; fixed at CREATE",
+        ("wall", "manual"),
+    ),
+    Option(
+        "materialized view",
+        "tick",
+        str,
+        "none",
+        "how often the wall clock goes on by itself, `'1s'`, `'500ms'`, `'1min'`: subscribers hear of rows that come "
+        "and go without anybody reading the view",
+    ),
     Option("subscription", "snapshot", bool, "true without after", "begin with the view's present rows, as inserts"),
     Option(
         "subscription",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
 from sqlfront.define.epsilon import epsilon_of
+from sqlfront.maintenance.clocks import WALL, clock_relation
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.division import EPSILON, divide
-from sqlfront.planner.model.computed_rows import ComputedRows
+from sqlfront.planner.model.computed_rows import CLOCK, ComputedRows, TemporalRows
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import Block
@@ -87,7 +88,8 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
     """The parts of a query; without its own if its branches were to be merged and cannot be."""
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
-    names = blocks | unions | {table: source.maintained.name for table, source in bound.fed.items()}
+    names = {CLOCK: clock_relation(options.get("clock", WALL))} | blocks | unions
+    names |= {table: source.maintained.name for table, source in bound.fed.items()}
     feeds: dict[str, str | None] = {}
     feeds |= {blocks[branch]: unions[table] for table, branches in bound.definition.unions for branch in branches}
     if bound.definition.merged:
@@ -98,6 +100,8 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
     for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
         if not isinstance(definition, Definition):
             parts.append(ComputedPart(own, definition.renamed(names)))
+            if isinstance(definition, TemporalRows):
+                _pass_on(parts, names[definition.table], unchecked)
             rates[own] = sum(rates[names[table]] for table in definition.tables)
             continue
         definition = renamed(definition, names)
@@ -125,6 +129,13 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
     return parts
 
 
+def _pass_on(parts: Parts, block: str, unchecked: Collection[str]) -> None:
+    """Let a block of one table pass its changes on to the temporal filter that alone reads it and keeps its rows."""
+    for place, part in enumerate(parts):
+        if isinstance(part, Part) and part.name == block and _is_stateless(part.definition, unchecked):
+            parts[place] = replace(part, stateless=True)
+
+
 def _is_stateless(definition: Definition, unchecked: Collection[str]) -> bool:
     """Whether what a branch's change is follows from that of its table alone. Of `unchecked` tables the rows are kept,
     as nobody else does: a row is not deleted more often than it is there."""
@@ -141,12 +152,14 @@ def _notes(parts: Parts) -> Iterator[str]:
         if isinstance(part, ComputedPart):
             continue
         if part.feeds == part.name:
-            blocks[spell_block(part.definition), _kept(part)] += 1
+            blocks[spell_block(part.definition), "" if part.stateless else _kept(part)] += 1
         elif part.feeds is not None:
             how = "passed on and not stored" if part.stateless else "kept as a view of its own"
             branches.setdefault(part.feeds, Counter())[f"{spell_block(part.definition)} {how} ({_kept(part)})"] += 1
     for (block, how), count in blocks.items():
-        if count == 1:
+        if not how:
+            yield f"the {block} are passed on and not stored"
+        elif count == 1:
             yield f"the block of {block} is kept as a view of its own ({how})"
         else:
             yield f"{count} blocks of {block} are kept as views of their own (each {how})"

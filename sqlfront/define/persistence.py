@@ -13,6 +13,7 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
+from sqlfront.database.view_time import restore_clock
 from sqlfront.sql.search_path import Names
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
@@ -74,6 +75,7 @@ def restore(database: Database) -> None:
     from sqlfront.database.durable import replay
 
     con = database.cursor()
+    restore_clock(database, con)
     known = con.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
         [database.name, SCHEMA],

@@ -12,6 +12,7 @@ from sqlfront.binding.freeze import with_database
 from sqlfront.binding.ties import with_deviations, with_guards, without_ties
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import frozen, lossless
+from sqlfront.database.view_time import at_time
 from sqlfront.explain.unpruned import unpruned
 from sqlfront.planner.model.raw_column import statistics_of
 from sqlfront.sql.dialect import parse_one
@@ -47,7 +48,7 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
     blocks = [entry.definition, *(block for _, block in entry.definition.own_blocks)]
     deviating = any(statistics_of(block.raw) for block in blocks)
-    expected = unpruned(database, _recomputed(entry.select, database.name, deviating))
+    expected = unpruned(database, at_time(database, entry, _recomputed(entry.select, database.name, deviating)))
     # Columns without collations, which would hide that another of several equal texts is shown.
     typed = ", ".join(f"{name} {type_}" for name, (_, type_) in zip(names, entry.definition.columns, strict=True))
     with session.current_reading().holding():

@@ -102,6 +102,14 @@ def step_range(at, scratch, delta, width, rows):
     return found
 
 
+@kernel("void(int64,int64,int64,int64,int64)")
+def keep_within(test, row, addresses, rows, keep):
+    """Clear the word keep[i] of each row that fails a test."""
+    for i in range(rows):
+        if not within(test, row, load(addresses, i)):
+            store(keep, i, 0)
+
+
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
 def take_failing(table, test, row, node, side, sums):
     """Take from `sums` the members of the subtree at `node` that fail a bound; these lie on its `side` (0: left).

@@ -42,6 +42,7 @@ class NaiveRows:
     sets: object = None
     cost: Cost = LINEAR
     output: Bound = LINEAR_BOUND
+    block: str = "the naive rows"
     note: str = "everything is computed anew"
     one_shard: OneShard = ONE_SHARD
 

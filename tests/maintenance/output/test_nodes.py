@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.clocks import MANUAL, clock_relation
 from sqlfront.maintenance.engine import Applied, Change, Engine
 from sqlfront.maintenance.output import computed_nodes
 from sqlfront.maintenance.output.nearest_node import NearestRowsNode
@@ -18,7 +19,7 @@ from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.output_change import plain
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.planner.model.bound import Bound
-from sqlfront.planner.model.computed_rows import ComputedRows, TouchedGroups
+from sqlfront.planner.model.computed_rows import ComputedRows, TemporalRows, TimeBound, TouchedGroups
 from sqlfront.planner.model.nearest_rows import NearestRows
 from tests.maintenance.output.naive_node import NaiveNode, NaiveRows
 
@@ -44,6 +45,7 @@ TREES = {
     "merged branches": "SELECT a, b FROM r UNION ALL SELECT b, c FROM u ORDER BY 1, 2 LIMIT 3",
     "an aggregate without GROUP BY": "SELECT sum(u.c) AS s, count(*) AS n FROM r JOIN u USING (b)",
 }
+_SECONDS = 'epoch_ms("clock") // 1000'
 GROUPS: dict[str, ComputedRows] = {
     "a kind that only tests know": NaiveRows(
         "main.u", (), "SELECT b, max(c) FROM {rows} GROUP BY b", (("b", "BIGINT"), ("m", "BIGINT")), (), "all"
@@ -63,6 +65,16 @@ GROUPS: dict[str, ComputedRows] = {
         (("a", "BIGINT"), ("s", "VARCHAR"), ("n", "BIGINT")),
         ("a",),
         "row_number() OVER",
+    ),
+    "a temporal filter": TemporalRows(
+        "main.r",
+        (
+            TimeBound("a", "<=", _SECONDS, "BIGINT", "a <= epoch(now())"),
+            TimeBound("b", "<", f"{_SECONDS} + 1", "BIGINT", "b < epoch(now()) + 1"),
+            TimeBound("b", ">=", f"{_SECONDS} - 1", "BIGINT", "b >= epoch(now()) - 1"),
+        ),
+        (("b", "BIGINT"), ("s", "VARCHAR")),
+        clock=clock_relation(MANUAL),
     ),
     "one touched group": TouchedGroups(
         "main.r",
@@ -105,6 +117,8 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         name = con.session.database.views["main", "v"].maintained.name
     else:
         name = "groups"
+        if isinstance(GROUPS[request.param], TemporalRows):
+            engine.clocks.start(MANUAL, 0)
         engine.create_computed(name, GROUPS[request.param], lambda table: ((), 0))
     engine.expose(name, inner=True)  # Computed groups are a relation already.
     yield engine, engine.nodes[name]
@@ -112,7 +126,7 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 class Stream:
-    """Random epochs over the two tables: NULLs, duplicates, rows that go and return."""
+    """Random epochs over the two tables: NULLs, duplicates, rows that go and return, and time that goes on."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self._engine, self._rng = engine, random.Random(seed)
@@ -120,7 +134,7 @@ class Stream:
 
     def epoch(self) -> Applied:
         rng = self._rng
-        changes = {}
+        changes = dict[str, Change]()
         for table, kept in self._rows.items():
             rows: list[tuple[object, ...]] = []
             weights = []
@@ -137,6 +151,9 @@ class Stream:
                 self._rows[table] = kept = +kept
             if rows:
                 changes[table] = self._change(table, rows, weights)
+        now = self._engine.clocks.time(MANUAL)
+        if now is not None and rng.random() < 0.5:
+            changes |= self._engine.clocks.change(MANUAL, now + rng.randint(0, 500_000))
         return self._engine.apply(changes)
 
     def drain(self) -> Applied:
@@ -199,7 +216,8 @@ def test_output_is_the_change_of_the_rows_and_undo_restores_them(made: tuple[Eng
     assert rows_of(node) == empty
     stores = [(relation, store) for relation in engine.relations.values() for store in relation.stores.values()]
     assert {store.table.live for relation, store in stores if relation.is_view} <= {empty.total()}
-    assert not any(store.table.live for relation, store in stores if not relation.is_view)
+    tables = [store.table for relation, store in stores if not relation.is_view and relation.name.startswith("main.")]
+    assert not any(table.live for table in tables)
 
 
 def _again(applied: Applied) -> dict[str, Change]:

@@ -38,6 +38,7 @@ SUPPORTED = (
     "orders",
     "rewritten",
     "computed",
+    "temporal",
     "partners",
     "nearest",
     "nested",
