@@ -89,6 +89,9 @@ class OuterQuery:
             self.merged = f"coalesce({mine}, {theirs})"
         if self.chance.random() < 0.25:
             parts.append(f"{self._column(outer)} = {self._column(alias)}")
+        if kind != "JOIN" and self.chance.random() < 0.15:
+            word = self.chance.choice(("<", "<=", ">", ">=", "<>", "IS DISTINCT FROM"))
+            parts.append(f"{self._column(outer)} {word} {self._column(alias)}")
         if kind != "JOIN" and self.chance.random() < 0.25:
             parts.append(f"{self._column(alias)} {self.chance.choice(('> 1', 'IS NULL', '< 3'))}")
         if kind != "JOIN" and self.chance.random() < 0.2:

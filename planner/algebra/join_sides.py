@@ -18,10 +18,14 @@ from sqlfront.planner.algebra.scalars import (
     conjuncts,
     substitute,
 )
-from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Scan, Term, walk
+from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, Made, Map, Scan, Term, walk
 
 CommonType = Callable[[str, str], str | None]
 """The type in which values of two types are compared."""
+
+
+_KEEPING = ("inner", "semi", "anti", "left")
+"""Joins whose rows have no values of the left but those of the left side's rows."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,21 @@ def is_plain(term: Term) -> bool:
         isinstance(part, Scan | Map | Filter) or (isinstance(part, Join) and part.kind == "inner")
         for part in walk(term)
     )
+
+
+def least_part(term: Term, columns: frozenset[Column]) -> Term:
+    """The least part of a join that has these columns: its rows have all values that they have in the join."""
+    match term:
+        case Join(kind=kind, left=left, dependent=False) if kind in _KEEPING and columns <= {*left.columns}:
+            return least_part(left, columns)
+        case Join(kind="inner", dependent=False, right=right) if columns <= {*right.columns}:
+            return least_part(right, columns)
+        case Distinct(input=input, on=None):
+            return least_part(input, columns)
+        case Filter(input=input, condition=condition):
+            found = least_part(input, columns)
+            return Filter(found, condition) if columns_of(condition) <= {*found.columns} else found
+    return term
 
 
 @dataclass(frozen=True)

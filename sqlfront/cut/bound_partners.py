@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.join_core import JoinCore, OuterChildError
-from sqlfront.planner.algebra.join_sides import Copies, Sides, is_plain, sides_of
-from sqlfront.planner.algebra.scalars import Column, Compare, Ref, columns_of, conjunction
+from sqlfront.planner.algebra.join_sides import Copies, Sides, is_plain, least_part, sides_of
+from sqlfront.planner.algebra.scalars import Compare, Ref, columns_of, conjunction
 from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, Made, Map, Term
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.query import Definition
@@ -30,8 +30,6 @@ BOUND = (
     "O(N^{bound}) with those rows"
 )
 _UNBOUND = "the subquery's values are kept whether or not a row around it asks for them, as {why}"
-_KEEPING = ("inner", "semi", "anti", "left")
-"""Joins whose rows have no values of the left but those of the left side's rows."""
 
 
 def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
@@ -52,7 +50,7 @@ def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
     if exponent is None or exponent <= 1:
         return term
     asked = columns_of(*(pair.mine for pair in sides.pairs))
-    asking = _asking(term.left, asked)
+    asking = least_part(term.left, asked)
     if not (is_plain(asking) or (isinstance(asking, Common) and is_plain(asking.term))):
         blocks.told[_UNBOUND.format(why="these rows are no join of tables")] = None
         return term
@@ -97,21 +95,6 @@ def _exponent(partners: Term, blocks: Blocks) -> Fraction | None:
     finally:
         blocks.restore(kept)
         blocks.outer_form, blocks.compares_partners = outer_form, False
-
-
-def _asking(term: Term, columns: frozenset[Column]) -> Term:
-    """The least part of a join that has these columns: its rows have all values that they have in the join."""
-    match term:
-        case Join(kind=kind, left=left, dependent=False) if kind in _KEEPING and columns <= {*left.columns}:
-            return _asking(left, columns)
-        case Join(kind="inner", dependent=False, right=right) if columns <= {*right.columns}:
-            return _asking(right, columns)
-        case Distinct(input=input, on=None):
-            return _asking(input, columns)
-        case Filter(input=input, condition=condition):
-            found = _asking(input, columns)
-            return Filter(found, condition) if columns_of(condition) <= {*found.columns} else found
-    return term
 
 
 def _inside(term: Term) -> Term:

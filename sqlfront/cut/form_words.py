@@ -27,3 +27,7 @@ CHILDREN = {
 }
 """Those of joins that are children of a tree's node."""
 LEFT_SIDE = "the left side of an outer join is a view of its own: with it, no tree has the right side as its child"
+COMPARED = (
+    "a join whose condition compares both sides looks its partners up by the compared values of its left side, each of "
+    "which is kept once with its partners"
+)

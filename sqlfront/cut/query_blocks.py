@@ -22,13 +22,14 @@ from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
 from sqlfront.cut.computed_groups import in_touched_groups
-from sqlfront.cut.form_words import CHILDREN, FORMS
+from sqlfront.cut.form_words import CHILDREN, COMPARED, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
 from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
-from sqlfront.cut.semi_joins import add_semi_join, ties_of
+from sqlfront.cut.semi_joins import add_semi_join, best_of, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
+from sqlfront.planner.algebra.compared_partners import by_equal_values
 from sqlfront.planner.algebra.first_of_groups import first_rows
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
@@ -147,7 +148,7 @@ class Blocks:
             case Filter():
                 self._filter(term, core, read)
             case Join():
-                self._join(term, core)
+                self._join(term, core, read=read)
             case Values(columns=columns, rows=(row,)):
                 core.values |= {one: core.over_atoms(cast(value, one.type)) for one, value in zip(columns, row)}
             case Common():
@@ -292,7 +293,7 @@ class Blocks:
 
     # Joins ------------------------------------------------------------------------------------------
 
-    def _join(self, term: Join, core: JoinCore, is_false: bool = False) -> None:
+    def _join(self, term: Join, core: JoinCore, is_false: bool = False, read: frozenset[Column] | None = None) -> None:
         """Add a join; of a mark join only the rows whose mark is false, if that is said."""
         if term.kind in ("semi", "anti"):
             term = with_bound_partners(term, core, self)
@@ -304,6 +305,9 @@ class Blocks:
             self.collect(in_nearest_rows(term, self), core)
         elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
             add_semi_join(term, ties, core, self)
+        elif (keyed := self._by_equal_values(term, read)) is not None:
+            self.told[COMPARED] = None
+            self.collect(keyed, core, read)
         elif self.outer_form != "joins" and may_be_child(term, self.facts):
             self.told[CHILDREN[term.kind]] = None
             if term.kind in ("full", "mark"):
@@ -318,6 +322,15 @@ class Blocks:
                 why = f": it is no child of the tree, as {self.no_children}" if may_be_child(term, self.facts) else ""
                 self.told[FORMS[term.kind] + why] = None
                 self.collect(found, core)
+
+    def _by_equal_values(self, term: Join, read: frozenset[Column] | None) -> Term | None:
+        """A join whose condition compares both sides, with partners that are looked up by equal values; None for
+        another, and where outer joins are no children."""
+        if self.outer_form == "joins" and term.kind != "semi":
+            return None
+        if term.kind == "anti" and (ties := ties_of(term)) is not None and ties.bounds:
+            term = best_of(term, ties, self.new)
+        return by_equal_values(term, self.new, self.facts, read)
 
     def _with_partners(self, term: Join, is_false: bool) -> Term | None:
         """The join as inner joins and unions; None if there is no such form, or its value is any of several rows."""

@@ -5,7 +5,7 @@ A condition is taken apart: what the partners are filtered by, and what ties the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.join_core import JoinCore
@@ -68,6 +68,18 @@ def ties_of(term: Join) -> Ties | None:
         elif not _is_tie(one, own, found):
             return None
     return found if (found.pairs or found.bounds) and len(found.bounds) < 2 else None
+
+
+def best_of(term: Join, ties: Ties, new: NewColumns) -> Join:
+    """An anti join whose partners are the greatest or least of their keys."""
+    right = Filter(term.right, conjunction(ties.own)) if ties.own else term.right
+    made = tuple(Made(new.column("key", mine.type), mine) for mine, _ in ties.pairs)
+    partners = best_partners(right, made, ties.bounds[0], new)
+    keys = partners.columns
+    conditions = [Compare("=", Ref(key), theirs) for key, (_, theirs) in zip(keys, ties.pairs)]
+    compared = ties.bounds[0][1]
+    conditions.append(Compare(compared.operator, Ref(keys[-1]), compared.right))
+    return replace(term, right=partners, condition=conjunction([*conditions, *ties.left]))
 
 
 def best_partners(right: Term, made: tuple[Made, ...], bound: tuple[Scalar, Compare], new: NewColumns) -> Term:
