@@ -31,7 +31,8 @@ def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: boo
 
 def meant(session: Session, parts: Sequence[str]) -> Key | None:
     """As `locate` on a connection. One of ours that only its temporary relations could hide is remembered until a
-    statement may make such a one or change where names are looked for; not `sc.v`: anybody may attach a database sc."""
+    statement may make such a one or change where names are looked for; not `sc.v`: anybody may attach a database sc,
+    but none called main."""
     database = session.database
     ours = _ours(database, parts)
     if not ours:
@@ -39,7 +40,8 @@ def meant(session: Session, parts: Sequence[str]) -> Key | None:
     known = session.meant.get(tuple(parts))
     if known is None or known[0] != ours:
         key, before = _first(database, look_up(session.duck, parts), ours)
-        if key is None or len(parts) == 2 or any(place[0] != "temp" for place in before):
+        open_to_others = len(parts) == 2 and parts[0].casefold() not in ("main", database.name.casefold())
+        if key is None or open_to_others or any(place[0] != "temp" for place in before):
             return key
         known = session.meant[tuple(parts)] = ours, key
     return known[1]
