@@ -16,7 +16,7 @@ from sqlfront.read.constants import constant_of
 from sqlfront.read.keyset import after_bound, read_bound
 from sqlfront.read.plain_reads import plain_read
 from sqlfront.read.top import within
-from sqlfront.read.written_orders import Defaults, defaults_of, position_of, spelled
+from sqlfront.read.written_orders import defaults_of, position_of, spelled
 from sqlfront.sql.query_trees import column_name
 from sqlfront.sql.statements import PassThrough
 
@@ -31,37 +31,57 @@ def served_limit(
 ) -> tuple[int, Limit, KeysetBound | None] | None:
     """The number of a ranked order of the view, how many of its rows the query reads, and after which values if it has
     a WHERE; None if it reads others."""
-    from sqlfront.maintenance.output.output import crossover
-
-    if not entry.maintained.ranked or is_grouped(entry.definition):
+    if not entry.maintained.ranked:
         return None
     select = plain_read(statement.text)
-    rows = None if select is None else _rows(session, select, params)
-    if select is None or rows is None:
-        return None
-    defaults = defaults_of(session)
-    wanted = None if defaults.collated or entry.definition.collations else _wanted(session, select, entry, defaults)
-    most = crossover(entry.maintained)
-    if wanted is None or (most is not None and rows > most):
+    limit = None if select is None else limit_of(session, select, entry, params)
+    wanted = None if select is None or limit is None else _wanted(session, select, entry)
+    if select is None or limit is None or wanted is None:
         return None
     where = select.args.get("where")
     bound = read_bound(where.this, lambda node: constant_of(session.duck, node, params)) if where else None
     if where and bound is None:
         return None
     fixed = bound.fixed if bound is not None else {}  # All rows have the same value there.
-    wanted = [(name, way) for name, way in wanted if name not in fixed]
     for number in entry.maintained.ranked:
-        order = entry.definition.orders[number]
-        kept = [(name, way) for name, (_, way) in zip(order.served, order.sorting, strict=True) if name not in fixed]
-        if wanted == kept[: len(wanted)] and (number == 0 or entry.definition.limit is None):
+        if _begins(wanted, entry, number, fixed) and (number == 0 or entry.definition.limit is None):
             after = after_bound(bound, entry, number) if bound is not None else None
             if bound is None or after is not None:
-                return number, within(entry, Limit(rows)), after
+                return number, limit, after
     return None
 
 
-def _wanted(session: Session, select: exp.Select, entry: ViewEntry, defaults: Defaults) -> list[tuple[str, str]] | None:
+def read_in_order(session: Session, text: str, entry: ViewEntry) -> exp.Select | None:
+    """The tree of a query without a WHERE for first rows in the view's first order; None for another."""
+    select = plain_read(text)
+    if select is None or select.args.get("where") or not entry.definition.orders:
+        return None
+    wanted = _wanted(session, select, entry)
+    return select if wanted is not None and _begins(wanted, entry, 0, {}) else None
+
+
+def limit_of(session: Session, select: exp.Select, entry: ViewEntry, params: Any) -> Limit | None:
+    """The first rows of the view's order that a query reads; None if these are better found otherwise."""
+    from sqlfront.maintenance.output.output import crossover
+
+    rows = _rows(session, select, params)
+    most = None if rows is None else crossover(entry.maintained)
+    return None if rows is None or (most is not None and rows > most) else within(entry, Limit(rows))
+
+
+def _begins(wanted: Sequence[tuple[str, str]], entry: ViewEntry, number: int, fixed: Mapping[str, Any]) -> bool:
+    """Whether one of the view's orders begins with an order, but for columns with one value."""
+    order = entry.definition.orders[number]
+    asked = [(name, way) for name, way in wanted if name not in fixed]
+    kept = [(name, way) for name, (_, way) in zip(order.served, order.sorting, strict=True) if name not in fixed]
+    return asked == kept[: len(asked)]
+
+
+def _wanted(session: Session, select: exp.Select, entry: ViewEntry) -> list[tuple[str, str]] | None:
     """The query's order in the view's column names, with directions; None for an order that the view cannot know."""
+    defaults = defaults_of(session)
+    if is_grouped(entry.definition) or defaults.collated or entry.definition.collations:
+        return None
     columns = [name.casefold() for name, _ in entry.definition.columns]
     expressions = {name for order in entry.definition.orders for name in order.served if name} - set(columns)
     names: dict[str, str] = {}

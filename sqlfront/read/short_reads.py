@@ -21,11 +21,10 @@ from sqlglot import exp
 from sqlfront.database.held_result import HeldRows, typed_rows
 from sqlfront.database.names import meant
 from sqlfront.read.comparing import is_same, output_variables
-from sqlfront.read.ordered_reads import served_limit
+from sqlfront.read.ordered_reads import limit_of, read_in_order
 from sqlfront.read.top import reader_for
 from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.query_trees import clauses, column_name, connected, only_table, parameter_name, query_tree
-from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ def _plan(session: Session, shape: str, tree: exp.Select, name: str, entry: View
     elif used == {"expressions", "from_", "where"}:
         read = _look_up(tree, name, entry)
     elif used == {"expressions", "from_", "order", "limit"}:
-        read = partial(_first_rows, shape, entry)
+        read = _first_rows(session, shape, entry)
     else:
         return None
     every = tuple(range(len(entry.definition.columns)))
@@ -275,10 +274,17 @@ def _all_rows(entry: ViewEntry, session: Session, values: Sequence[Any]) -> Rows
     return None if look_up is None else look_up.rows(())
 
 
-def _first_rows(shape: str, entry: ViewEntry, session: Session, values: Sequence[Any]) -> Rows | None:
+def _first_rows(
+    session: Session, shape: str, entry: ViewEntry
+) -> Callable[[Session, Sequence[Any]], Rows | None] | None:
     """Reads the first rows of the view's first order."""
-    served = served_limit(session, PassThrough(shape, 0, "select"), entry, values)
-    if served is None or served[0] != 0 or served[2] is not None:
+    select = read_in_order(session, shape, entry)
+    if select is None:
         return None
-    reader = reader_for(entry.maintained)
-    return None if reader is None else reader.read(served[1])
+
+    def read(session: Session, values: Sequence[Any]) -> Rows | None:
+        limit = limit_of(session, select, entry, values) if 0 in entry.maintained.ranked else None
+        reader = None if limit is None else reader_for(entry.maintained)
+        return None if reader is None or limit is None else reader.read(limit)
+
+    return read
