@@ -27,7 +27,7 @@ from sqlfront.maintenance.relation.bad_rows import absent_row
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
-from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by, new_code, rows_with
+from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by, keyed_changes, new_code
 from sqlfront.maintenance.relation.waiting import rows_of
 from sqlfront.maintenance.state import State
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -136,23 +136,26 @@ class Engine(State):
         ones, or go (None); how many they are, or None, with nothing done, if Arrow is needed."""
         with self.lock:
             started, relation = time.perf_counter(), self.relations[name]
-            if not relation.computable or name in self.deferred.copied:
+            if not self.index_rows(name, key):
                 return None
-            if index_by(self.machine, relation, key):
-                self._assemble((), [name])
-            rows, data = 0, list[np.ndarray | None]()
-            for held, weight in rows_with(relation, key, codes):
-                rows += weight
-                after = None if changed is None else {**held, **changed}
-                if after != held:
-                    data.append(relation.encode_row(partial(held_code, held), -weight))
-                    data += [] if after is None else [relation.encode_row(partial(held_code, after), weight)]
-            words = [found for found in data if found is not None]
-            if len(words) < len(data):
+            count, rows = keyed_changes(relation, key, codes, changed)
+            words = [relation.encode_row(partial(held_code, row), weight) for row, weight in rows]
+            data = [found for found in words if found is not None]
+            if len(data) < len(words):
                 return None
-            if words:
-                self._commit_whole([self._encoded(relation, np.concatenate(words))], started)
-            return rows
+            if data:
+                self._commit_whole([self._encoded(relation, np.concatenate(data))], started)
+            return count
+
+    def index_rows(self, name: str, key: Sequence[str]) -> bool:
+        """Index the rows of a table by columns, if they are not; False if they cannot be found by the codes of their
+        values. No epoch may be open."""
+        relation = self.relations[name]
+        if not relation.computable or name in self.deferred.copied:
+            return False
+        if index_by(self.machine, relation, key):
+            self._assemble((), [name])
+        return True
 
     def apply_few(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> Applied:
         """As `apply`, of a few rows of one table, without Arrow."""

@@ -18,7 +18,7 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
     """Run a plain query or write, with its result left on the connection; False, with nothing done, for other texts.
 
     What concerns nothing of ours runs as it is, in DuckDB's own time. A small query of a view and a small write of a
-    change table do without DuckDB, and a write of a captured table tells its changes.
+    change table do without DuckDB, and a write of a captured table tells its changes. An INSERT of `many` is one batch.
     """
     kind = plain_kind(text) if isinstance(text, str) else None
     if kind is None:
@@ -26,12 +26,13 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
     session.ready(writes=False)
     if session.is_unconcerned(text):
         return _pass_on(session, kind, text, params, many)
-    if many or session.database.keeps_nothing:
+    if session.database.keeps_nothing or (many and kind == "query"):
         return False
     from sqlfront.read import short_reads
     from sqlfront.write import short_writes
 
-    shortly = short_reads.read_shortly if kind == "query" else short_writes.write_shortly
+    write = short_writes.write_many if many else short_writes.write_shortly
+    shortly = short_reads.read_shortly if kind == "query" else write
     with translated(session.reading_error):
         return shortly(session, text, params)
 

@@ -31,6 +31,21 @@ def index_by(machine: Machine, relation: Relation, key: Sequence[str]) -> bool:
     return True
 
 
+def keyed_changes(
+    relation: Relation, key: Sequence[str], codes: Codes, changed: Codes | None
+) -> tuple[int, list[tuple[Codes, int]]]:
+    """How many rows of an indexed table have these codes, those of `key` among them; and what changes, as rows with
+    weights, if they get the changed ones, or go (None)."""
+    count, rows = 0, list[tuple[Codes, int]]()
+    for held, weight in rows_with(relation, key, codes):
+        count += weight
+        after = None if changed is None else {**held, **changed}
+        if after != held:
+            rows.append((held, -weight))
+            rows += [] if after is None else [(after, weight)]
+    return count, rows
+
+
 def rows_with(relation: Relation, key: Sequence[str], codes: Codes) -> Iterator[tuple[Codes, int]]:
     """The rows that have these codes, all that a table keeps of them, with their weights, by an index on `key`."""
     store = _own(relation)

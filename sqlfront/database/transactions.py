@@ -80,6 +80,10 @@ class Transaction:
         self._database.engine.clocks.refuse_past(clock, time, self._times.get(clock))
         self._times[clock] = time
 
+    def has_changed(self, relation: str) -> bool:
+        """Whether the transaction has changes of this change table."""
+        return relation in self._tables
+
     def add(self, table: ChangeTable, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> None:
         """Note changes of a change table. DataError if a value does not fit its column; nothing is noted then."""
         import numpy as np
@@ -142,15 +146,17 @@ class Transaction:
                 self.epoch = database.engine.commit(applied, started - self.writing)
                 database.note_epoch()
 
-    def commit(self) -> Epoch | None:
-        """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
+    def commit(self, *, alone: bool = False) -> Epoch | None:
+        """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause. `alone`:
+        one statement has changed change tables, and nothing else."""
         database, con, applied = self._database, self._con, None
         with database.lock, Uninterrupted() as signals, self._rebound():
             started = ending = time.perf_counter()
             with committing(con) as undo:
-                catch_up(database)
-                _refuse_aborted(con)
-                changes = self.changes(consume=True)
+                if not alone:
+                    catch_up(database)
+                    _refuse_aborted(con)
+                changes = _joined(self._tables) if alone else self.changes(consume=True)
                 if changes:
                     captured = time.perf_counter() - started
                     applied = database.engine.apply(changes)

@@ -12,7 +12,7 @@ import datetime
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
 
 SIGNS = {"insert": 1, "delete": -1}
-_BEFORE, _CHANGED = "__sqlfront_before", "__sqlfront_changed"
+_BEFORE, _CHANGED, _GIVEN = "__sqlfront_before", "__sqlfront_changed", "__sqlfront_given"
 FEW = 8
 """So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
@@ -225,6 +225,30 @@ def insert_known(session: Session, relation: Relation, text: str, params: Any, r
     session.reading = None
     with _known(session, relation, rows, [1] * len(rows)):
         as_user(partial(session.duck.execute, text, params)).fetchall()
+    return len(rows)
+
+
+def insert_batch(session: Session, relation: Relation, into: str, rows: Rows) -> int | None:
+    """Run an INSERT of rows whose values in the relation are all that it gives, as one epoch or in the open
+    transaction; how many there are. None, with nothing done, if Arrow does not hold them as DuckDB does."""
+    import duckdb
+
+    if not _columns(relation).keeps(rows) or not _columns(relation).plain:
+        return None
+    con, text = session.duck, f"{into} FROM {_GIVEN}"
+    session.tell(session.transaction is None)
+    session.reading = None
+    con.register(_GIVEN, relation.as_batch(rows))
+    try:
+        if session.transaction is not None:
+            session.transaction.touch()
+            con.execute(text).fetchall()
+            return len(rows)
+        with _known(session, relation, rows, [1] * len(rows)):
+            con.execute(text).fetchall()
+    finally:
+        with suppress(duckdb.TransactionException):  # Of an aborted transaction, which takes the name along.
+            con.unregister(_GIVEN)
     return len(rows)
 
 

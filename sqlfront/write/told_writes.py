@@ -23,21 +23,24 @@ from sqlfront.sql.statements import PassThrough, parse_statement
 from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.capture.setup import columns
 from sqlfront.storage.errors import StaleRead
+from sqlfront.storage.sql_text import quote
 from sqlfront.write.returned import (
     FEW,
     SIGNS,
     Telling,
     captured_relation,
+    insert_batch,
     insert_known,
     told_relation,
     write_few,
     write_told,
 )
-from sqlfront.write.value_rows import GivenRows, exact_rows, given_rows
+from sqlfront.write.value_rows import GivenRows, columns_named, exact_rows, given_rows
 
 if TYPE_CHECKING:
     from sqlfront.database.names import Key
     from sqlfront.database.sessions import Session
+    from sqlfront.maintenance.relation.base_relation import Relation
 
 _NEXT_ROW = re.compile(r"\)\s*,\s*\(")
 _REPEATABLE = (
@@ -94,6 +97,7 @@ class Tail:
 class ToldWrite:
     """An INSERT, an UPDATE or a DELETE of the captured table `key`.
 
+    `rows` are those of an INSERT whose values in the relation are known, `into` its beginning if it gives no others.
     `few`: nothing is lost if it runs twice, as a write of more than a few rows may. `many`: it had them last time.
     """
 
@@ -101,6 +105,7 @@ class ToldWrite:
     sign: int
     tail: Tail | None = None
     rows: GivenRows | None = None
+    into: str | None = None
     few: bool = False
     many: bool = False
 
@@ -129,6 +134,20 @@ class ToldWrite:
             session.reading = None
             return None
 
+    def insert_many(self, session: Session, sets: Sequence[Sequence[Any]]) -> int | None:
+        """Run an INSERT VALUES with all of these values as one INSERT; how many rows it brings. None, with nothing
+        done, if it has to go the general way."""
+        relation = told_relation(session, self.key)
+        if relation is None or self.rows is None or self.into is None:
+            return None
+        rows = list[tuple[Any, ...]]()
+        for values in sets:
+            found = exact_rows(self.rows, relation.columns, values)
+            if found is None:
+                return None
+            rows += found
+        return insert_batch(session, relation, self.into, rows)
+
 
 def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite | None:
     """The plan of a shape that is this statement."""
@@ -141,13 +160,24 @@ def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite 
         every = [name for name in names if name not in generated]
         rows = given_rows(statement.text, every, relation.columns)
         few = not statement.reads and len(_NEXT_ROW.findall(statement.text)) < FEW
-        return ToldWrite(key, 1, rows=rows if few else None, few=few)
+        into = _into(statement, every, relation) if rows else None
+        return ToldWrite(key, 1, rows=rows if few else None, into=into, few=few)
     if statement.kind in SIGNS:
         return ToldWrite(key, SIGNS[statement.kind], few=True)
     tail = _tail(statement) if statement.kind == "update" else None
     if tail is None:
         return None
     return ToldWrite(key, 1, tail=tail, few=tail.place is not None and "(" not in statement.text[: tail.place])
+
+
+def _into(statement: PassThrough, every: Sequence[str], relation: Relation) -> str | None:
+    """`INSERT INTO t (a, b)` with the relation's columns, if an INSERT VALUES gives just these."""
+    text, target = statement.text, statement.targets[0]
+    named = [name.casefold() for name in columns_named(text)] or [name.casefold() for name in every]
+    if set(named) != {column.name.casefold() for column in relation.columns}:
+        return None
+    names = ", ".join(quote(column.name) for column in relation.columns)
+    return f"INSERT INTO {text[target.start : target.end]} ({names})"
 
 
 def _tail(statement: PassThrough) -> Tail | None:

@@ -57,6 +57,12 @@ def given_rows(shape: str, every: Sequence[str], wanted: Sequence[Column]) -> Gi
     return tuple(tuple(row[named.index(name)] for name in names) for row in rows)
 
 
+def columns_named(shape: str) -> list[str]:
+    """The columns that an INSERT ... VALUES names; none if it names none."""
+    found = _INSERT.fullmatch(shape)
+    return listed_names(found["columns"] or "") if found else []
+
+
 def exact_rows(rows: GivenRows, columns: Sequence[Column], values: Sequence[Any]) -> list[tuple[Any, ...]] | None:
     """The rows with their values; None if DuckDB would make other ones of these, or refuse one."""
     try:

@@ -35,16 +35,29 @@ def connected() -> Any:
     return con
 
 
+Batch = tuple[str, list[list[Any]]]
+
+
 class Writes:
     """Random statements on the two tables; many fail by a key or by the check."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def statement(self) -> str:
+    def statement(self) -> str | Batch:
         pick = self.random.choice
         table = pick(["t", "main.t", "aside.t", '"T"'])
+        if self.random.random() < 0.1:
+            return self.batch(pick([table, "aside.t", "memory.aside.t"]))
         return pick([self.insert, self.insert, self.update, self.delete, self.upsert, self.merge])(table)
+
+    def batch(self, table: str) -> Batch:
+        """One INSERT for several sets of parameters, whose keys are new as a rule."""
+        first, pick = self.random.randrange(40, 100_000), self.random.choice
+        rows = [[first + i, pick([None, "a"]), self.random.randrange(905)] for i in range(pick([1, 3, 12]))]
+        return f"INSERT INTO {table} (g, k, d, n) VALUES ($2, $1, NULL, $3)" if pick([0, 1]) else (
+            f"INSERT INTO {table} (k, g, n, d) VALUES (?, ?, ?, NULL)"
+        ), rows
 
     def insert(self, table: str) -> str:
         k, values = self.random.randrange(40), ", ".join(self.row() for _ in range(self.random.choice([1, 1, 3, 12])))
@@ -105,10 +118,13 @@ class Writes:
         return f"({self.random.randrange(40)}, {group}, {self.random.randrange(950)}, {day})"
 
 
-def attempt(con: Any, statement: str) -> bool:
+def attempt(con: Any, statement: str | Batch) -> bool:
     """Run a statement that may fail."""
     try:
-        con.execute(statement).fetchall()
+        if isinstance(statement, str):
+            con.execute(statement).fetchall()
+        else:
+            con.executemany(*statement)
     except (sqlfront.Error, duckdb.Error):
         return False
     return True
@@ -186,5 +202,9 @@ def test_a_session_tells_only_what_it_returns() -> None:
         con.execute(statement)
         check(con)
     con.executemany("INSERT INTO t (k, n) VALUES (?, ?)", [(200, 1), (201, 2)])
+    con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(200, 1), (201, 2)])
+    check(con)
+    with pytest.raises(sqlfront.IntegrityError, match="k: 200"):
+        con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(300, 1), (200, 2)])
     con.apply({"log": pa.table({"x": [5]})})
     check(con)
