@@ -217,6 +217,7 @@ PASSING = {
     ">": at.PASS_GREATER,
     ">=": at.PASS_GREATER | at.PASS_EQUAL,
     "<>": at.PASS_LESS | at.PASS_GREATER,
+    "IS DISTINCT FROM": at.PASS_LESS | at.PASS_GREATER,
 }
 
 

@@ -313,7 +313,7 @@ def bound_test(tree: Tree, step: Step, test: Comparison, delta: Shape, table: Sh
 
 def _word_test(tree: Tree, test: Comparison, left: Shape, right: Shape) -> WordTest:
     codec = tree.codecs[test.left]
-    places = equality_places(codec, 0) if test.operator == "<>" else order_places(codec, 0)
+    places = order_places(codec, 0) if test.is_order else equality_places(codec, 0)
     return WordTest(PASSING[test.operator], left.places([test.left])[0], right.places([test.right])[0], places)
 
 

@@ -346,7 +346,7 @@ class Tree:
             return Step(view, "message", view.link, True)
         assert view.parent is not None
         tests = [test for test in view.parent.node.comparisons if test.scheme & fresh]
-        known = all(test.operator != "<>" and len(test.scheme & bound) == 1 for test in tests)
+        known = all(test.is_order and len(test.scheme & bound) == 1 for test in tests)
         order = self.definition.order_of(min(fresh))
         if not fresh <= order or fresh & set(view.parent.node.variables) or not known:
             return None
@@ -366,7 +366,7 @@ class Tree:
         tests = [
             test
             for test in view.parent.node.comparisons
-            if test.operator != "<>" and test.scheme & bound and len(test.scheme & fresh) == 1
+            if test.is_order and test.scheme & bound and len(test.scheme & fresh) == 1
         ]
         for first in tests if not listing.partners else ():
             (variable,) = first.scheme & fresh

@@ -109,13 +109,22 @@ class Atom:
 class Comparison:
     """A condition of the join: the value of variable `left` is less than, greater than or not that of `right`.
 
-    Both have one type, whose codes the storage layer compares in DuckDB's order, and neither is NULL in a row that
-    meets it.
+    Both have one type. An order compares their codes as the storage layer does, which is DuckDB's order. Neither is
+    NULL in a row that meets it, but NULL is distinct from all values.
     """
 
     left: str
-    operator: Literal["<", "<=", ">", ">=", "<>"]
+    operator: Literal["<", "<=", ">", ">=", "<>", "IS DISTINCT FROM"]
     right: str
+
+    @property
+    def is_order(self) -> bool:
+        """Whether the values that meet it are a range of sorted values."""
+        return self.operator not in ("<>", "IS DISTINCT FROM")
+
+    @property
+    def rejects_nulls(self) -> bool:
+        return self.operator != "IS DISTINCT FROM"
 
     @property
     def scheme(self) -> frozenset[str]:

@@ -60,7 +60,7 @@ def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tu
 
 def _suggest(definition: Definition, found: Decomposition) -> str | None:
     """An equality beside a comparison whose sides none connects; stored joins where a change meets a join of others."""
-    offers = [_suggest_equality(definition), STORE if found.update > 1 else None]
+    offers = [_suggest_equality(definition), _suggest_difference(definition), STORE if found.update > 1 else None]
     return "; or ".join(offer for offer in offers if offer is not None) or None
 
 
@@ -78,3 +78,16 @@ def _suggest_equality(definition: Definition) -> str | None:
                 "of a bucket column: a change then meets the rows of its bucket instead of all"
             )
     return None
+
+
+def _suggest_difference(definition: Definition) -> str | None:
+    """Counts and sums of unequal rows as those of all rows without those of equal rows."""
+    tests = definition.comparisons
+    if definition.mode != "group" or len(tests) > 1 or tests[0].is_order or definition.distinct_sets:
+        return None
+    left, right = definition.label(tests[0].left), definition.label(tests[0].right)
+    equal = f"{left} = {right}" if tests[0].rejects_nulls else f"{left} IS NOT DISTINCT FROM {right}"
+    whole = f"all rows without NULL for {left} and {right}" if tests[0].rejects_nulls else "all rows"
+    return (
+        f"keep counts and sums over {whole}, and over those with {equal}, as two views, and subtract them when you read"
+    )

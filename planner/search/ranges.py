@@ -30,7 +30,7 @@ def build_range_tree(definition: Definition, free: tuple[str, ...], weights: Wei
     None also if two variables of one atom are compared. Cheapest is as `build_tree` says.
     """
     tests = definition.comparisons
-    if any(test.operator == "<>" or test.left == test.right for test in tests):
+    if any(not test.is_order or test.left == test.right for test in tests):
         return None
     if any(test.scheme <= atom.scheme for test in tests for atom in definition.atoms):
         return None

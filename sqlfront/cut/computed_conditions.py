@@ -110,8 +110,6 @@ def _is_mixed(condition: Scalar, owners: Owners) -> bool:
     is_between = isinstance(condition, Call) and condition.form == "{0} BETWEEN {1} AND {2}"
     if isinstance(condition, Compare) or is_between:
         operator = condition.operator if isinstance(condition, Compare) else "BETWEEN"
-        if operator == "IS DISTINCT FROM":
-            return len(_read(condition, owners)) > 1
         if operator in (*ORDERS, "BETWEEN") and not all(is_orderable(side.type) for side in parts_of(condition)):
             return len(_read(condition, owners)) > 1
         return any(len(_read(side, owners)) > 1 for side in parts_of(condition))

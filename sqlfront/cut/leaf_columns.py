@@ -171,7 +171,7 @@ class Leaves:
 
     def _is_never_null(self, variable: _Variable) -> bool:
         """Whether a row whose variable is NULL joins nothing."""
-        compared = any(variable.name in comparison.scheme for comparison in self.comparisons)
+        compared = any(variable.name in one.scheme and one.rejects_nulls for one in self.comparisons)
         return compared or (len(variable.members) > 1 and not variable.nulls)
 
     def _is_join_column(self, column: Column) -> bool:

@@ -28,8 +28,9 @@ from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
 
 Element = tuple[str, Scalar]
-Operator = Literal["<", "<=", ">", ">=", "<>"]
+Operator = Literal["<", "<=", ">", ">=", "<>", "IS DISTINCT FROM"]
 ORDERS = ("<", "<=", ">", ">=", "<>")
+COMPARISONS = (*ORDERS, "IS DISTINCT FROM")
 EQUALITIES: tuple[AnyOperator, ...] = ("=", "IS NOT DISTINCT FROM")
 
 
@@ -110,7 +111,7 @@ class _Splitting:
                 if columns:
                     equalities.append((condition, *columns))
                 continue
-            if not isinstance(condition, Compare) or condition.operator not in (*EQUALITIES, *ORDERS):
+            if not isinstance(condition, Compare) or condition.operator not in (*EQUALITIES, *COMPARISONS):
                 raise self._refused(condition)
             if any(len(core.atoms_of(side)) != 1 for side in (condition.left, condition.right)):
                 raise self._refused(condition)
@@ -304,14 +305,14 @@ class _Splitting:
         if isinstance(condition, Logic) and condition.word == "OR":
             what, why = "OR across tables", "the rows a change meets are then no single index look-up"
             hint = "use a view for each alternative, or rewrite the OR inside one table's condition"
-        elif operator in ORDERS:
+        elif operator in COMPARISONS:
             what, why = "A comparison that mixes tables on one side", "each side must be computed from one table's row"
             hint = "move terms until each side names one table only"
         elif operator == "IS NOT DISTINCT FROM" and self._notes.place(condition) is None:
             what, why = "This correlated subquery", "its rows are no join of equal values with those around it"
             hint = "tie it to the rows around it by equalities of columns alone, each beside no other use of them"
-        elif operator in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
-            what, why = "IS [NOT] DISTINCT FROM across tables", "a NULL of this type never joins in a view"
+        elif operator == "IS NOT DISTINCT FROM":
+            what, why = "IS NOT DISTINCT FROM across tables", "a NULL of this type never joins in a view"
             hint = "join on coalesce(x, some value) on both sides"
         elif operator == "=":
             what, why = "An equality that mixes tables on one side", "each side must be computed from one table's row"

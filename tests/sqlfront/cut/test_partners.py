@@ -11,6 +11,18 @@ import pytest
 import sqlfront
 
 LEFT = "SELECT l.k, l.x, r.y FROM l LEFT JOIN r ON l.k = r.k"
+STATEMENTS = (
+    "INSERT INTO l VALUES (1, 1), (1, 1), (2, 5), (NULL, 3), (3, NULL)",
+    "INSERT INTO r VALUES (1, 2)",
+    "INSERT INTO r VALUES (NULL, 4)",
+    "INSERT INTO r VALUES (1, 0), (2, NULL), (4, 4)",
+    "DELETE FROM r WHERE k IS NULL",
+    "DELETE FROM l WHERE k = 2",
+    "UPDATE r SET k = NULL WHERE k = 1",
+    "DELETE FROM r",
+    "INSERT INTO r VALUES (NULL, NULL)",
+    "DELETE FROM l",
+)
 SCALAR = "SELECT x, (SELECT y FROM r WHERE r.k = l.k) AS y FROM l"
 
 
@@ -49,18 +61,24 @@ def agree(con: sqlfront.Connection, query: str) -> bool:
 def test_null_keys_empty_sides_and_copies(con: sqlfront.Connection, query: str) -> None:
     """Each NULL, each first and each last partner: the worked cases of three-valued logic."""
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
-    for statement in (
-        "INSERT INTO l VALUES (1, 1), (1, 1), (2, 5), (NULL, 3), (3, NULL)",
-        "INSERT INTO r VALUES (1, 2)",
-        "INSERT INTO r VALUES (NULL, 4)",
-        "INSERT INTO r VALUES (1, 0), (2, NULL), (4, 4)",
-        "DELETE FROM r WHERE k IS NULL",
-        "DELETE FROM l WHERE k = 2",
-        "UPDATE r SET k = NULL WHERE k = 1",
-        "DELETE FROM r",
-        "INSERT INTO r VALUES (NULL, NULL)",
-        "DELETE FROM l",
-    ):
+    for statement in STATEMENTS:
+        con.execute(statement)
+        assert agree(con, query), statement
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{LEFT} AND r.y <= l.x",
+        "SELECT l.x, r.y FROM l LEFT JOIN r ON l.k IS NOT DISTINCT FROM r.k AND r.y + l.x > 4 AND r.y > 1",
+        "SELECT l.x, r.y FROM l FULL JOIN r ON l.k = r.k AND r.y > l.x",
+        "SELECT l.k, l.x FROM l ANTI JOIN r ON l.k = r.k AND r.y > l.x",
+    ],
+)
+def test_partners_by_comparisons(con: sqlfront.Connection, query: str) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert "looks its partners up by the compared values" in con.explain("v").to_dict()["reason"]
+    for statement in STATEMENTS:
         con.execute(statement)
         assert agree(con, query), statement
 

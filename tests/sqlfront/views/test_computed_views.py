@@ -331,6 +331,7 @@ def test_distinct_values_are_ordered_by_themselves(con: sqlfront.Connection, que
         "SELECT day FROM sales WHERE CAST(NULL AS INTEGER) NOT IN (SELECT size FROM shops)",
         "SELECT day FROM sales WHERE TRY_CAST('x' AS INTEGER) NOT IN (SELECT size FROM shops)",
         "SELECT s.day, t.size FROM sales s JOIN shops t ON s.day IS DISTINCT FROM t.size",
+        "SELECT city, count(*) AS n, sum(day) AS d FROM sales s, shops t WHERE s.item IS DISTINCT FROM city GROUP BY 1",
         "SELECT s.day, t.size FROM sales s LEFT JOIN shops t ON s.shop = t.shop AND s.day IS DISTINCT FROM t.size",
         "SELECT day FROM sales s WHERE EXISTS (SELECT 1 FROM shops t WHERE t.size IS DISTINCT FROM s.day)",
     ],

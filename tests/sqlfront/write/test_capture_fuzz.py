@@ -204,6 +204,12 @@ def test_a_session_tells_only_what_it_returns() -> None:
     con.executemany("INSERT INTO t (k, n) VALUES (?, ?)", [(200, 1), (201, 2)])
     con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(200, 1), (201, 2)])
     check(con)
+    con.execute("BEGIN")
+    con.executemany("INSERT INTO main.t (k, n) VALUES (?, ?)", [(210, 1), (211, 2)])
+    con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(210, 1), (211, 2)])
+    check(con)
+    con.execute("COMMIT")
+    check(con)
     with pytest.raises(sqlfront.IntegrityError, match="k: 200"):
         con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(300, 1), (200, 2)])
     con.apply({"log": pa.table({"x": [5]})})
