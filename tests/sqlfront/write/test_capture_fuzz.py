@@ -48,7 +48,7 @@ class Writes:
         pick = self.random.choice
         table = pick(["t", "main.t", "aside.t", '"T"'])
         if self.random.random() < 0.1:
-            return self.batch(pick([table, "aside.t", "memory.aside.t"]))
+            return self.batch(pick([table, "memory.aside.t", "memory.aside.t"]))
         return pick([self.insert, self.insert, self.update, self.delete, self.upsert, self.merge])(table)
 
     def batch(self, table: str) -> Batch:
@@ -202,15 +202,15 @@ def test_a_session_tells_only_what_it_returns() -> None:
         con.execute(statement)
         check(con)
     con.executemany("INSERT INTO t (k, n) VALUES (?, ?)", [(200, 1), (201, 2)])
-    con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(200, 1), (201, 2)])
+    con.executemany("INSERT INTO memory.aside.t VALUES (?, 'x', ?, NULL)", [(200, 1), (201, 2)])
     check(con)
     con.execute("BEGIN")
     con.executemany("INSERT INTO main.t (k, n) VALUES (?, ?)", [(210, 1), (211, 2)])
-    con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(210, 1), (211, 2)])
+    con.executemany("INSERT INTO memory.aside.t VALUES (?, 'x', ?, NULL)", [(210, 1), (211, 2)])
     check(con)
     con.execute("COMMIT")
     check(con)
     with pytest.raises(sqlfront.IntegrityError, match="k: 200"):
-        con.executemany("INSERT INTO aside.t VALUES (?, 'x', ?, NULL)", [(300, 1), (200, 2)])
+        con.executemany("INSERT INTO memory.aside.t VALUES (?, 'x', ?, NULL)", [(300, 1), (200, 2)])
     con.apply({"log": pa.table({"x": [5]})})
     check(con)
