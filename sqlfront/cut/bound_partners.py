@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from sqlfront.cut.join_core import JoinCore, OuterChildError
 from sqlfront.planner.algebra.join_sides import Copies, Sides, is_plain, least_part, sides_of
-from sqlfront.planner.algebra.scalars import Compare, Ref, columns_of, conjunction
+from sqlfront.planner.algebra.row_facts import never_null
+from sqlfront.planner.algebra.scalars import Compare, Ref, columns_of, conjunction, is_never_null, truth
 from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, Made, Map, Term
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.query import Definition
@@ -33,7 +34,8 @@ _UNBOUND = "the subquery's values are kept whether or not a row around it asks f
 
 
 def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
-    """A semi or anti join whose right side has the values that its left side asks for, if that is less by exponent.
+    """A semi, anti or mark join whose right side has the values that its left side asks for, if that is less by
+    exponent.
 
     An inner join where no copies count, and nothing else of the left is read. The join itself where nothing is gained,
     and where its condition is not made of equalities and conditions of one side.
@@ -42,6 +44,9 @@ def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
     if blocks.compares_partners:  # Compared again for each join around them, they double the work by level.
         return term
     if term.dependent or sides.both or not sides.pairs or any(pair.nulls for pair in sides.pairs):
+        return term
+    present = never_null(term.left, blocks.facts) | never_null(term.right, blocks.facts)
+    if term.kind == "mark" and not is_never_null(term.condition, present):
         return term
     if not isinstance(_inside(term.right), Join):
         return term
@@ -67,8 +72,9 @@ def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
         core.has_copies = True
         return replace(term, kind="inner")
     blocks.notes.aliases |= dict.fromkeys(bound.columns, "partners")
-    pairs = [Compare("=", pair.mine, Ref(key)) for pair, key in zip(sides.pairs, bound.columns, strict=True)]
-    return replace(term, right=bound, condition=conjunction([*pairs, *sides.left]))
+    same = [Compare("=", pair.mine, Ref(key)) for pair, key in zip(sides.pairs, bound.columns, strict=True)]
+    condition = [truth(one) if term.kind == "mark" else one for one in (*same, *sides.left)]
+    return replace(term, right=bound, condition=conjunction(condition))
 
 
 def _keys(rows: Term, sides: Sides, blocks: Blocks) -> Distinct:

@@ -295,7 +295,7 @@ class Blocks:
 
     def _join(self, term: Join, core: JoinCore, is_false: bool = False, read: frozenset[Column] | None = None) -> None:
         """Add a join; of a mark join only the rows whose mark is false, if that is said."""
-        if term.kind in ("semi", "anti"):
+        if term.kind in ("semi", "anti", "mark"):
             term = with_bound_partners(term, core, self)
         if term.kind == "inner" and not term.dependent:
             self.collect(term.left, core)

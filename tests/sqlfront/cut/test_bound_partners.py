@@ -23,6 +23,7 @@ QUERIES = {
     "rows": f"SELECT e.k, e.x FROM a e WHERE EXISTS ({TRIANGLE})",
     "no rows": f"SELECT e.k, e.x FROM a e WHERE NOT EXISTS ({TRIANGLE} AND e.u > 1)",
     "own rows": "SELECT e.k, e.x FROM a e WHERE EXISTS (FROM a f, a g WHERE e.k = f.x AND f.k = g.u AND g.x = e.x)",
+    "marks": f"SELECT e.k, e.u, EXISTS ({TRIANGLE} AND f.v > 1 AND e.u < 3) AS m FROM a e",
     "filtered": f"SELECT e.k, e.u FROM a e WHERE EXISTS ({TRIANGLE} AND f.v > 1 AND e.u < 3)",
     "pairs": "SELECT k, u FROM a WHERE (k, x) IN (SELECT f.k, g.w FROM b f, c g WHERE f.y = g.z)",
     "groups": f"SELECT e.k, count(*) AS n FROM a e, b h WHERE h.v = e.u AND EXISTS ({TRIANGLE}) GROUP BY e.k",
