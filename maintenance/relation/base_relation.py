@@ -277,17 +277,12 @@ class Relation:
 
     def as_batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         """Rows of Python values as Arrow, cast as the columns' types say."""
-        codecs = [codec_for(column.type, self.dictionaries) for column in self.columns]
-        return self.decoded([codec.encode_value(row[place]) for row in rows] for place, codec in enumerate(codecs))
-
-    def decoded(self, codes: Iterable[Sequence[Sequence[int]]]) -> pa.RecordBatch:
-        """Rows as Arrow, given as the codes of each column's values."""
         import pyarrow as pa
 
         arrays = []
-        for column, values in zip(self.columns, codes, strict=True):
-            words = zip(*values, strict=True)
+        for place, column in enumerate(self.columns):
             codec = codec_for(column.type, self.dictionaries)
+            words = zip(*(codec.encode_value(row[place]) for row in rows), strict=True)
             arrays.append(codec.decode([np.array(word, np.int64) for word in words]))
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.columns])
 

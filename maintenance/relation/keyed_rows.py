@@ -6,7 +6,7 @@ The table's own store is indexed by the columns at the first such statement: O(r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.storage.codecs.codec import Codec
+from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.sql_text import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Codes = Mapping[str, tuple[int, ...]]
 """The codes of values by their columns' names."""
@@ -58,6 +62,18 @@ def rows_with(relation: Relation, key: Sequence[str], codes: Codes) -> Iterator[
             place += width
         if all(held[name] == code for name, code in codes.items()):
             yield held, int.from_bytes(np.array(words[place:], np.int64).tobytes(), "little", signed=True)
+
+
+def decoded_rows(relation: Relation, rows: Sequence[Codes]) -> pa.RecordBatch:
+    """Rows with codes of all their columns, as Arrow."""
+    import pyarrow as pa
+
+    arrays, names = [], [column.name for column in relation.columns]
+    for column in relation.columns:
+        words = zip(*(codes[column.name] for codes in rows), strict=True)
+        codec = codec_for(column.type, relation.dictionaries)
+        arrays.append(codec.decode([np.array(word, np.int64) for word in words]))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def held_code(codes: Codes, name: str, codec: Codec) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from sqlfront.database.names import meant
 from sqlfront.database.transactions import Transaction
-from sqlfront.maintenance.relation.keyed_rows import keyed_changes
+from sqlfront.maintenance.relation.keyed_rows import decoded_rows, keyed_changes
 from sqlfront.read.comparing import is_same
 from sqlfront.read.short_reads import UNKNOWN, given_values, shape_of
 from sqlfront.read.written_orders import defaults_of
@@ -117,8 +117,8 @@ class ByKey:
         with session.reading_own() if has_own else nullcontext():
             count, rows = keyed_changes(relation, self.key, where, changed)
         if rows:
-            batch = relation.decoded([codes[column.name] for codes, _ in rows] for column in relation.columns)
-            _note(session, self.table, batch, np.array([weight for _, weight in rows], np.int64))
+            weights = np.array([weight for _, weight in rows], np.int64)
+            _note(session, self.table, decoded_rows(relation, [codes for codes, _ in rows]), weights)
         return count
 
 
