@@ -59,10 +59,8 @@ def start_clock(database: Database, view: StoredView) -> None:
 
 def restore_clock(database: Database, con: Any) -> None:
     """Bring back the manual clock of a file."""
-    query = "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'clocks'"
-    if con.execute(query, [database.name, SCHEMA]).fetchall():
-        for (found,) in con.execute(f"SELECT epoch_us(time) FROM {_table(database)}").fetchall():
-            database.engine.clocks.start(MANUAL, found)
+    for (found,) in con.execute(f"SELECT epoch_us(time) FROM {_table(database)}").fetchall():
+        database.engine.clocks.start(MANUAL, found)
 
 
 def late_views(database: Database) -> Set[str]:

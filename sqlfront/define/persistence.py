@@ -13,7 +13,6 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
-from sqlfront.database.view_time import restore_clock
 from sqlfront.sql.search_path import Names
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
@@ -75,12 +74,13 @@ def restore(database: Database) -> None:
     from sqlfront.database.durable import replay
 
     con = database.cursor()
-    restore_clock(database, con)
-    known = con.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
-        [database.name, SCHEMA],
-    ).fetchall()[0][0]
-    if not known:
+    query = "SELECT table_name FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?"
+    known = {name for (name,) in con.execute(query, [database.name, SCHEMA]).fetchall()}
+    if "clocks" in known:
+        from sqlfront.database.view_time import restore_clock
+
+        restore_clock(database, con)
+    if "state" not in known:
         con.close()
         return
     from sqlfront.define.earlier_files import convert  # With sqlglot, which a file without views does not load.

@@ -80,6 +80,16 @@ def test_rows_come_and_go_with_time(con: sqlfront.Connection) -> None:
     assert not engine.nodes and con.advance_time(minute(1001)) is not None
 
 
+def test_null_never_passes(con: sqlfront.Connection) -> None:
+    con.execute("INSERT INTO e VALUES (1, 'a', NULL), (2, 'b', ?)", [minute(1)])
+    con.execute("CREATE MATERIALIZED VIEW v WITH (clock = 'manual') AS SELECT id FROM e WHERE ts <= now()")
+    con.execute("INSERT INTO e VALUES (3, 'c', NULL)")
+    con.advance_time(minute(1))
+    assert ids(con) == [2]
+    con.execute("UPDATE e SET ts = CASE WHEN id = 1 THEN TIMESTAMPTZ '2025-12-31 00:00:00+00' END")
+    assert ids(con) == [1]
+
+
 def test_time_does_not_go_back(con: sqlfront.Connection) -> None:
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (clock = 'manual') AS {LAST_HOUR}")
     con.advance_time("2026-01-01 00:10:00+00")
