@@ -57,17 +57,17 @@ class Kind:
 
 
 def grouped_by_sets(sets: Sequence[str], columns: Sequence[str]) -> str:
-    """The median of x by grouping sets, over rows that have the number of a set."""
+    """The deviation of x by grouping sets, over rows that have the number of a set."""
     keys = []
     for column in columns:
         numbers = (str(number) for number, one in enumerate(sets) if column in one.split(", "))
         keys.append(f"CASE WHEN g IN ({', '.join(numbers)}) THEN {column} END")
-    return f"SELECT {', '.join(keys)}, median(x) AS m FROM rows GROUP BY {', '.join(['g', *keys])}"
+    return f"SELECT {', '.join(keys)}, mad(x) AS m FROM rows GROUP BY {', '.join(['g', *keys])}"
 
 
 KINDS = (
-    Kind("MEDIAN", "SELECT k, median(x) AS m FROM t GROUP BY k"),
-    Kind("STRING_AGG", "SELECT k, string_agg(s, ',' ORDER BY id) AS l FROM t GROUP BY k"),
+    Kind("MAD", "SELECT k, mad(x) AS m FROM t GROUP BY k"),
+    Kind("LIST of HUGEINT", "SELECT k, list(x::HUGEINT ORDER BY id) AS l FROM t GROUP BY k"),
     Kind("window", "SELECT id, k, sum(x) OVER (PARTITION BY k ORDER BY id DESC) AS r FROM t"),
     Kind("QUALIFY", "SELECT id, k, x FROM t QUALIFY x > avg(x) OVER (PARTITION BY k)"),
     Kind(
@@ -82,13 +82,13 @@ KINDS = (
     ),
     Kind(
         "GROUPING SETS",
-        f"SELECT k, j, median(x) AS m FROM t GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in SETS)})",
+        f"SELECT k, j, mad(x) AS m FROM t GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in SETS)})",
         grouped_by_sets(SETS, ("k", "j")),
         SETS,
     ),
     Kind(
         "CUBE of five columns",
-        f"SELECT {', '.join(CUBED)}, median(x) AS m FROM t GROUP BY CUBE ({', '.join(CUBED)})",
+        f"SELECT {', '.join(CUBED)}, mad(x) AS m FROM t GROUP BY CUBE ({', '.join(CUBED)})",
         grouped_by_sets(CUBE, CUBED),
         CUBE,
         cubed=True,

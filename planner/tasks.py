@@ -149,7 +149,7 @@ def _with_distinct_sets(task: Task, definition: Definition) -> Task:
     the tuples of a query that puts out groups and values."""
     if task.verdict != "constant" or not definition.distinct_sets:
         return task
-    counted = {column.distinct_set for column in definition.raw if column.kind not in ("least", "greatest")}
+    counted = {column.distinct_set for column in definition.raw if column.kind in ("count", "sum", "avg")}
     for number, distinct_set in enumerate(definition.distinct_sets):
         query = _core(distinct_set.definition, distinct_set.definition.free)
         found = list(violations(hypergraph(query), query.free))
@@ -158,7 +158,7 @@ def _with_distinct_sets(task: Task, definition: Definition) -> Task:
             continue
         proved = next((violation for violation in found if _objection(query, violation) is None), None)
         if number not in counted:
-            return _opened(task, f"no bound is known for the least and the greatest of {distinct_set.label}")
+            return _opened(task, f"no bound is known for the order of {distinct_set.label}")
         if proved is None:
             return _opened(task, _objection(query, found[0]) or "")
         claim = f"{_CHANGE} answer unless {OV if proved.condition == 'free' else OMV} fails"

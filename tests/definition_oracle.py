@@ -21,6 +21,7 @@ from sqlfront.planner.model.query import (
     Atom,
     BlockRows,
     Definition,
+    Direction,
     DistinctValues,
     LeafColumn,
     RawColumn,
@@ -29,6 +30,7 @@ from sqlfront.storage.codecs.moments import decode_statistic
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
 
 Row = tuple[Any, ...]
+COPIES = "how often"
 ROUNDING = 1e-12
 """By which share of a column's greatest number two sums of the same floats may differ."""
 
@@ -124,15 +126,20 @@ def _nearest(block: NearestRows, tables: Callable[[str], str]) -> str:
 def _kept_values(
     distinct_set: DistinctValues, con: Any, tables: Callable[[str], str] | None
 ) -> dict[Row, list[dict[str, Any]]]:
-    """For each group the distinct values of the argument's variables, sorted by DuckDB."""
+    """For each group the distinct values of the argument's variables, sorted by DuckDB, with how often each comes
+    about as `COPIES`."""
     free = distinct_set.definition.free
-    order = ", ".join(_quote(name) for name in distinct_set.argument)
+    directions = distinct_set.directions or (Direction(),) * len(distinct_set.argument)
+    order = ", ".join(
+        f"{_quote(name)} {'DESC' if one.descending else 'ASC'} NULLS {'FIRST' if one.nulls_first else 'LAST'}"
+        for name, one in zip(distinct_set.argument, directions, strict=True)
+    )
     names = ", ".join(map(_quote, free))
     inner = join_sql(distinct_set.definition, tables=tables)
-    rows = con.execute(f"SELECT DISTINCT * FROM ({inner}) AS q({names}) ORDER BY {order}").fetchall()
+    rows = con.execute(f"SELECT *, count(*) FROM ({inner}) AS q({names}) GROUP BY ALL ORDER BY {order}").fetchall()
     found: dict[Row, list[dict[str, Any]]] = {}
     for row in rows:
-        values = dict(zip(free, row, strict=True))
+        values = dict(zip((*free, COPIES), row, strict=True))
         found.setdefault(_hashable(tuple(values[name] for _, name in distinct_set.group)), []).append(values)
     return found
 
@@ -142,7 +149,11 @@ def _kept_value(column: RawColumn, kept: list[dict[str, Any]]) -> Any:
         return len(kept)
     if not kept:
         return None
+    if column.is_list or column.rank is not None:
+        return _listed(column, kept)
     assert column.variable is not None
+    if column.kind == "mode":
+        return kept[0][column.variable]
     if column.kind in ("least", "greatest"):
         return kept[0 if column.kind == "least" else -1][column.variable]
     values = [value[column.variable] for value in kept]
@@ -155,6 +166,23 @@ def _kept_value(column: RawColumn, kept: list[dict[str, Any]]) -> Any:
     if column.kind == "avg":
         return float(total / len(values))
     return float(total) if column.type == "DOUBLE" else total
+
+
+def _listed(column: RawColumn, kept: list[dict[str, Any]]) -> Any:
+    """A list of sorted values, each with its copies, or the one at a rank among these."""
+    copies = [value for value in kept for _ in range(1 if column.once else value[COPIES])]
+    copies = copies[::-1] if column.kind == "greatest" else copies
+    values = [value[column.variable or COPIES] for value in copies]
+    rank = column.rank
+    if rank is None:
+        return values[: column.first or None]
+    values = values[::-1] if rank.descending else values
+    if rank.rounded == "discrete":
+        return values[max(1, math.ceil(len(values) * Fraction(rank.fraction))) - 1]
+    place = (len(values) - 1) * float(rank.fraction)
+    if column.kind == "weight":
+        return place - math.floor(place)
+    return values[math.floor(place) if rank.rounded == "down" else math.ceil(place)]
 
 
 def join_sql(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,38 @@ from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
+from sqlfront.planner.model.raw_column import Rank
 from sqlfront.storage.codecs.sums import FactorRange, decode_avg, decode_sum, encode_factor, with_specials
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads as kernels
 from sqlfront.storage.kernels.tables import key_lookups
+from sqlfront.storage.stores.ordered_rows import OrderedRows
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_ALL = 2**62
+"""More values than a group has."""
+
+
+def places_at(rank: Rank, counts: np.ndarray) -> np.ndarray:
+    """The places, between positions, of a rank that is not discrete."""
+    return (counts - 1).astype(np.float64) * float(rank.fraction)
+
+
+def positions_at(rank: Rank, counts: np.ndarray) -> np.ndarray:
+    """The positions, from 0, of a rank among so many values, as DuckDB rounds them; -1 where there is none."""
+    if rank.rounded == "discrete":
+        above = 1 - Fraction(rank.fraction)
+        skipped = [count * above.numerator // above.denominator for count in counts.tolist()]
+        found = np.maximum(1, counts - np.array(skipped, np.int64)) - 1
+    else:
+        place = places_at(rank, counts)
+        found = (np.floor(place) if rank.rounded == "down" else np.ceil(place)).astype(np.int64)
+    found = counts - 1 - found if rank.descending else found
+    return np.where(counts > 0, found, -1)
 
 
 class Groups:
@@ -31,10 +56,14 @@ class Groups:
 
     def column(self, raw: RawColumn) -> pa.Array:
         """The column of an aggregate that the view of distinct values answers."""
-        if raw.first:
+        if raw.is_list:
             return self._lists(raw)
-        if raw.kind in ("least", "greatest"):
+        if raw.kind in ("least", "greatest", "mode"):
             return self._decoded(raw, self._ends(int(raw.kind == "greatest")))
+        if raw.rank is not None and raw.kind == "weight":
+            return self._weights(raw.rank)
+        if raw.rank is not None:
+            return self._decoded(raw, self._at(raw.rank))
         if raw.kind == "count":
             return decode_sum(self.sizes.reshape(-1, 1), 0, None, raw.type)
         return self._sum(raw)
@@ -46,6 +75,30 @@ class Groups:
         self._view.reads.steps += self._rows
         kernels.sizes(self._table.groups[0].address, self._groups.ctypes.data, self._rows, out.ctypes.data)
         return out
+
+    @cached_property
+    def _ranked(self) -> tuple[OrderedRows, np.ndarray]:
+        """The values by their positions, and how many copies of values each group has."""
+        rows = OrderedRows(self._table)
+        copies = rows.copies(self._groups)
+        self._view.reads.steps += rows.steps
+        return rows, copies
+
+    def _at(self, rank: Rank) -> np.ndarray:
+        """The address of the value at a rank of each group, 0 if it has none. O(log group) expected each."""
+        rows, copies = self._ranked
+        before = rows.steps
+        found, _ = rows.select(self._groups, positions_at(rank, copies))
+        self._view.reads.steps += rows.steps - before
+        return found
+
+    def _weights(self, rank: Rank) -> pa.Array:
+        """How far each group's position of a rank is beyond the one that it is rounded down to; NULL without values."""
+        import pyarrow as pa
+
+        copies = self._ranked[1]
+        place = places_at(rank, copies)
+        return pa.array(place - np.floor(place), mask=copies == 0)
 
     def _tell(self) -> None:
         """Add to the view's meter what a kernel has taken."""
@@ -93,18 +146,34 @@ class Groups:
         return out
 
     def _lists(self, raw: RawColumn) -> pa.Array:
-        """The first or last values of each group, each as often as it comes about; NULL without any. O(values)."""
+        """The first or last values of each group, or all, each as often as it comes about, if not once; NULL without
+        any. O(values)."""
         import pyarrow as pa
 
-        sizes, table, shape = np.empty(self._rows, np.int64), self._table, self._shape
-        count = shape.keys + shape.parts.index(COUNT) * shape.limbs
-        ends = (table.address, table.groups[0].address, self._groups.ctypes.data, self._rows, raw.first)
+        sizes, table = np.empty(self._rows, np.int64), self._table
+        count = -1 if raw.once else self._count_place
+        ends = (table.address, table.groups[0].address, self._groups.ctypes.data, self._rows, raw.first or _ALL)
         asked = (*ends, int(raw.kind == "greatest"), count, self._scratch.ctypes.data, sizes.ctypes.data)
         out = np.empty(kernels.firsts(*asked, 0), np.int64)
         kernels.firsts(*asked, out.ctypes.data)
         self._tell()
         offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, self._decoded(raw, out), mask=pa.array(sizes == 0))
+        values = self._copies(out) if raw.variable is None else self._decoded(raw, out)
+        return pa.ListArray.from_arrays(offsets, values, mask=pa.array(sizes == 0))
+
+    @property
+    def _count_place(self) -> int:
+        """The word of a value's row that has how often it comes about."""
+        shape = self._shape
+        return shape.keys + shape.parts.index(COUNT) * shape.limbs
+
+    def _copies(self, addresses: np.ndarray) -> pa.Array:
+        """How often the values at the addresses come about."""
+        import pyarrow as pa
+
+        counts = np.empty(len(addresses), np.int64)
+        kernels.word_of(addresses.ctypes.data, len(addresses), self._count_place, 0, counts.ctypes.data)
+        return pa.array(counts)
 
     def _members(self) -> np.ndarray:
         """The addresses of all values, group after group."""

@@ -200,7 +200,7 @@ def empty_group(view: MaintainedView) -> pa.RecordBatch:
     none = np.zeros(1, np.int64)
     arrays = []
     for raw in view.definition.raw:
-        if raw.first:
+        if raw.is_list:
             arrays.append(pa.nulls(1, field(view, raw).type))
         elif (codec := view.codec(raw)) is not None:
             arrays.append(codec.decode([np.array([NULL_CODE])] + [none] * (codec.words - 1)))
@@ -222,7 +222,9 @@ def field(view: MaintainedView, raw: RawColumn) -> pa.Field:
     """The Arrow field of a raw column, with the metadata from which DuckDB restores its type."""
     import pyarrow as pa
 
-    if raw.first:
+    if raw.is_list and raw.variable is None:
+        return pa.field(raw.name, pa.list_(pa.int64()))
+    if raw.is_list:
         own = view.distinct_sets[raw.distinct_set or 0].codecs[raw.variable or ""]
         values = own.decode([np.zeros(0, np.int64)] * own.words)
         return pa.field(raw.name, pa.list_(values.type))

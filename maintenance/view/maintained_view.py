@@ -33,10 +33,10 @@ from sqlfront.maintenance.view.delta_paths import DeltaPaths
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, DistinctValues, Limit, RawColumn
+from sqlfront.planner.model.query import Definition, Direction, DistinctValues, Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.encoding import Codec
-from sqlfront.storage.codecs.order import order_places
+from sqlfront.storage.codecs.order import directed_places
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.copied_tables import can_be_copied, copy
 from sqlfront.storage.stores.table import Table
@@ -141,7 +141,7 @@ class MaintainedView:
 
     def codec(self, raw: RawColumn) -> Codec | None:
         """The codec of a raw column that is a variable's value; None for counts and sums, and lists of values."""
-        if raw.kind not in ("variable", "least", "greatest") or raw.variable is None or raw.first:
+        if raw.kind not in ("variable", "least", "greatest", "rank", "mode") or raw.variable is None or raw.first:
             return None
         view = self if raw.distinct_set is None else self.distinct_sets[raw.distinct_set]
         return view.codecs[raw.variable]
@@ -194,9 +194,12 @@ class MaintainedView:
         group = shape.places(dict.fromkeys(name for _, name in self.distinct_set.group))
         order = None
         if self.distinct_set.ordered:
-            starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.distinct_set.argument]
-            order = 0, [place for codec, start in starts for place in order_places(codec, start)]
-        return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
+            directions = self.distinct_set.directions or (Direction(),) * len(self.distinct_set.argument)
+            pairs = zip(self.distinct_set.argument, directions, strict=True)
+            starts = [(self.codecs[v], shape.places([v])[0], direction) for v, direction in pairs]
+            order = 0, [place for one in starts for place in directed_places(*one)]
+        ranges = self.distinct_set.ranked
+        return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order, ranges=ranges)
 
     def merge(self, branches: list[MaintainedView], evaluate: Evaluate) -> None:
         """Make the rows of `branches`, each with one ranked tree, those of the view."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sqlfront.planner.model.computed_rows import ComputedRows
 from sqlfront.planner.model.raw_column import RawColumn as RawColumn
@@ -141,6 +141,13 @@ class Measure:
     factors: tuple[tuple[str, str], ...] = ()
 
 
+class Direction(NamedTuple):
+    """In which direction values are sorted."""
+
+    descending: bool = False
+    nulls_first: bool = True
+
+
 @dataclass(frozen=True)
 class DistinctValues:
     """The distinct values of an aggregate's argument in each group: a query of mode "set", or "group" if it counts how
@@ -148,7 +155,8 @@ class DistinctValues:
 
     `group` has, of those of the view's free variables that decide the values, each with its name here; `argument` are
     the variables of the argument, in the order in which values compare. `ordered`: the values of a group are kept
-    sorted. `label` is for EXPLAIN. What is kept for groups that the view does not have tells nothing.
+    sorted; `directions` are those of the variables. `ranked`: so that the value at a rank is found, too. `label` is for
+    EXPLAIN. What is kept for groups that the view does not have tells nothing.
     """
 
     definition: Definition
@@ -156,6 +164,8 @@ class DistinctValues:
     argument: tuple[str, ...]
     ordered: bool
     label: str = ""
+    directions: tuple[Direction, ...] = ()
+    ranked: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,19 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """A position among values: a `fraction` of the way from the first to the last, rounded down or up; or, discrete,
+    that of the first value at which this fraction of them is reached.
+
+    `fraction` is written as DuckDB reads it. `descending` counts from the last value.
+    """
+
+    fraction: str
+    rounded: Literal["down", "up", "discrete"]
+    descending: bool = False
+
+
+@dataclass(frozen=True)
 class RawColumn:
     """One column of the maintained core, before the final projection.
 
@@ -27,6 +40,11 @@ class RawColumn:
     avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
     least     `variable` of the first value that `distinct_sets` keeps for the group; NULL when it keeps none
     greatest  the same of the last; with `first` either is a list of so many values, each as often as it comes about
+    list      `variable` of all values in their order, each as often as it comes about, or `once`; without a variable
+              how often each comes about. NULL when there is none
+    rank      `variable` of the value at `rank` in the order of the values; NULL when there is none
+    weight    how far the position of `rank` is beyond the value that it is rounded down to, a DOUBLE from 0 to 1
+    mode      `variable` of the first value, where the values are in the order of how often they come about; as before
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
     `specials` are the measures that count NaN, +inf and -inf of a floating sum; of a statistic those that count such
@@ -37,7 +55,7 @@ class RawColumn:
     """
 
     name: str
-    kind: Literal["variable", "count", "sum", "avg", "least", "greatest", "statistic"]
+    kind: Literal["variable", "count", "sum", "avg", "least", "greatest", "list", "rank", "weight", "mode", "statistic"]
     type: str
     variable: str | None = None
     terms: tuple[tuple[int, int], ...] = ()
@@ -50,11 +68,20 @@ class RawColumn:
     statistic: str | None = None
     moments: tuple[Moment, ...] = ()
     first: int = 0
+    once: bool = False
+    rank: Rank | None = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the column has lists of the values that are kept for a group."""
+        return self.kind == "list" or self.first > 0
 
 
-def lists_of(raw: Iterable[RawColumn]) -> str:
-    """What the lists among raw columns are, for people; empty if there are none."""
-    return ", ".join(dict.fromkeys(f"the {one.kind} {one.first} values" for one in raw if one.first))
+def positions_of(raw: Iterable[RawColumn]) -> str:
+    """What the raw columns are that positions among a group's values decide, for people; empty if there are none."""
+    words = {"list": "all values in their order", "rank": "the value at a rank", "mode": "the most frequent value"}
+    told = [one for one in raw if one.first or one.kind in words]
+    return ", ".join(dict.fromkeys(words.get(one.kind) or f"the {one.kind} {one.first} values" for one in told))
 
 
 def statistics_of(raw: Iterable[RawColumn]) -> str:

@@ -86,8 +86,10 @@ def _delay(definition: Definition, delay: Bound) -> Bound:
     kept = {column.kind for column in definition.raw if column.distinct_set is not None}
     if kept & {"sum", "avg"}:
         return CONSTANT_BOUND.plus(GROUP_VALUES)
-    if any(column.kind == "greatest" and not column.first for column in definition.raw):
+    if any(column.kind in ("greatest", "rank") and not column.first for column in definition.raw):
         delay = LOGARITHMIC_BOUND
+    if "list" in kept:
+        return delay.plus(LIST_VALUES)
     return delay.plus(LIST_VALUES) if any(column.first for column in definition.raw) else delay
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Definition, Limit, RawColumn, is_grouped
-from sqlfront.planner.model.raw_column import lists_of, statistics_of
+from sqlfront.planner.model.raw_column import positions_of, statistics_of
 from sqlfront.planner.shards.blocks import Path, placed
 from sqlfront.planner.shards.product import Product, unused_names
 from sqlfront.planner.theory.wording import enumerate_words
@@ -175,8 +175,8 @@ def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: b
         return None
     if statistics:
         return f"{statistics} of a group is computed from exact sums, which shards do not put out"
-    if lists := lists_of(definition.raw):
-        return f"{lists} of a group are a list, which shards do not merge"
+    if positions := positions_of(definition.raw):
+        return f"{positions} of a group depends on the order of all its values, which shards do not merge"
     if values_apart or not counted:
         return None
     labels = enumerate_words(definition.distinct_sets[number].label for number in counted)
@@ -186,7 +186,7 @@ def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: b
 def counted_distinct_sets(definition: Definition) -> list[int]:
     """The distinct values whose values are counted or summed: those of shards cannot be, unless no value is in
     several."""
-    found = (column.distinct_set for column in definition.raw if column.kind not in ("least", "greatest"))
+    found = (column.distinct_set for column in definition.raw if column.kind in ("count", "sum", "avg"))
     return list(dict.fromkeys(number for number in found if number is not None))
 
 

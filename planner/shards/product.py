@@ -14,7 +14,7 @@ from itertools import chain, count
 from sqlfront.planner.model.hypergraph import components, constrained
 from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Definition, DistinctValues, Measure, RawColumn
-from sqlfront.planner.model.raw_column import lists_of, statistics_of
+from sqlfront.planner.model.raw_column import positions_of, statistics_of
 
 _FLOATING = ("FLOAT", "DOUBLE")
 
@@ -50,7 +50,7 @@ def product(definition: Definition) -> Product | None:
         return None
     if definition.limit is not None:
         raise NoProduct("the first rows of a product are not those of its components")
-    if len(groups) > 1 and (whole := statistics_of(definition.raw) or lists_of(definition.raw)):
+    if len(groups) > 1 and (whole := statistics_of(definition.raw) or positions_of(definition.raw)):
         raise NoProduct(f"{whole} of a product is no expression over those of its components")
     unused = unused_names("part", [column.name for column in definition.raw])
     parts = [_Component(definition, names, unused) for names in groups]

@@ -18,13 +18,17 @@ from sqlfront.sql.dialect import parse_one, printed
 
 ARGUMENT_OF_EXTREMUM = ("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by")
 _ANY = ("any_value", "arbitrary", "first", "last")
+_LISTING = ("list", "array_agg", "string_agg", "group_concat", "listagg", "mode")
 _CANCELLING = ("skewness", "kurtosis", "kurtosis_pop")
 
 
 def without_ties(query: exp.Expr) -> exp.Expr:
     """The query with arg_min(p, q) as arg_min(p, row(q, p)), over the rows where q is not NULL, as before, and with
-    any_value(x) as any_value(x ORDER BY x)."""
+    any_value(x) as any_value(x ORDER BY x). Orders inside LIST, STRING_AGG and MODE end with their argument."""
     for call in _aggregates(query):
+        open_order = call.name.casefold() in _LISTING and not isinstance(call.parent, exp.WithinGroup)
+        if open_order and (arguments := _arguments(call)):
+            _end_with(call, arguments[0])
         if call.name.casefold() in _ANY and len(arguments := _arguments(call)) == 1 and not call.args.get("order"):
             ascending = exp.Ordered(this=arguments[0].copy(), desc=False, nulls_first=False)
             call.set("order", exp.Order(expressions=[ascending]))
@@ -56,10 +60,7 @@ def with_guards(query: exp.Expr) -> exp.Expr:
     for call in _aggregates(query):
         if call.args.get("filter") is not None:
             condition = _case(call.args["filter"].this, exp.true(), exp.false())
-            guarded = [
-                one if isinstance(one, exp.Star | exp.Literal) else _case(condition.copy(), one.copy())
-                for one in _arguments(call)
-            ]
+            guarded = [_case(condition.copy(), one.copy()) if one.find(exp.Column) else one for one in _arguments(call)]
             _set(call, guarded, condition)
     return query
 
@@ -72,6 +73,15 @@ def _arguments(call: trees.Call) -> list[exp.Expr]:
     """The arguments; x is the first of `x.f(...)`."""
     method = call.args.get("method")
     return [*([method] if method is not None else []), *call.expressions]
+
+
+def _end_with(call: trees.Call, value: exp.Expr) -> None:
+    """Order the rows of an aggregate last by a value."""
+    order = call.args.get("order")
+    items = [] if order is None else list(order.expressions)
+    if not isinstance(value, exp.Literal) and not any(isinstance(item.this, exp.Var) for item in items):
+        items.append(exp.Ordered(this=value.copy(), desc=False, nulls_first=False))
+        call.set("order", exp.Order(expressions=items))
 
 
 def _set(call: trees.Call, arguments: Sequence[exp.Expr], condition: exp.Expr) -> None:

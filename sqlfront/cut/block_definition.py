@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.select_items import printed_by_duckdb, unique_names
-from sqlfront.cut.block_shape import Shape, has_distinct_rows
+from sqlfront.cut.block_shape import Shape, group_columns, groups_below, has_distinct_rows, over_groups
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
 from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
-from sqlfront.cut.kept_values import KeptValues, without_nulls
+from sqlfront.cut.kept_values import KeptValues, null_together, without_null_values
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
-from sqlfront.cut.ranked_groups import group_columns, groups_below, over_groups
-from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
-from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
+from sqlfront.cut.term_orders import OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.first_of_groups import FirstRows
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
@@ -27,7 +25,6 @@ from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.classify import outer_obstacle
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
-from sqlfront.planner.passes.orders import may_be_null
 from sqlfront.planner.theory.group_changes import spreading_atom
 from sqlfront.storage.errors import NotSupportedError
 
@@ -150,14 +147,30 @@ class BlockBinder:
             shape = Shape(ONE_ROW, [*groups, *compared])
             return _Block(blocks, shape, inner).best(groups, compared, labels, descending)
 
-        definition, obstacle = _without_null_values(first_by(values), labels)
+        definition, obstacle = without_null_values(first_by(values), labels)
         if obstacle is not None:
-            definition = first_by(_null_together(values))
+            definition = first_by(null_together(values))
             [order] = definition.orders
             definition = replace(definition, orders=(replace(order, obstacle=obstacle),))
+        return self._over(definition, "best")
+
+    def counts(self, inner: JoinCore, values: Sequence[Scalar]) -> tuple[JoinCore, list[Scalar]]:
+        """How often values come about together in a join, as a join of that view alone; its columns are the values and
+        the count."""
+        blocks, core = self._blocks, inner.narrowed()
+        made = [blocks.new.column(f"v{number}", value.type) for number, value in enumerate(values)]
+        core.values |= dict(zip(made, values, strict=True))
+        count = Aggregated(blocks.new.column("count", "BIGINT"), "count({before}{behind})")
+        items: list[Scalar] = [*map(Ref, made), Ref(count.column)]
+        shape = Shape(ONE_ROW, items, mode="group", groups=tuple(made), aggregates=(count,))
+        names = [f"c{number}" for number in range(len(items))]
+        return self._over(_Block(blocks, shape, core).definition(names, names, False), "counts")
+
+    def _over(self, definition: Definition, alias: str) -> tuple[JoinCore, list[Scalar]]:
+        """A join of a view of its own alone, and its columns."""
         core = JoinCore()
-        columns = [blocks.new.column(name, type_) for name, type_ in definition.columns]
-        blocks.add_atom(blocks.add_view(definition), columns, core, "best")
+        columns = [self._blocks.new.column(name, type_) for name, type_ in definition.columns]
+        self._blocks.add_atom(self._blocks.add_view(definition), columns, core, alias)
         return core, [Ref(column) for column in columns]
 
 
@@ -172,7 +185,7 @@ class _Block:
         self._groups = {column: core.over_atoms(Ref(column)) for column in shape.groups}
         self._aggregated = {one.column: self._over_atoms(one) for one in shape.aggregates}
         values = list(self._groups.values())
-        self._kept = KeptValues(core, values, self._leaves, blocks.types, self._notes, blocks.binder.best)
+        self._kept = KeptValues(core, values, self._leaves, blocks.types, self._notes, blocks.binder)
         summed = SummedArguments(list(self._aggregated.values()), shape.scalar)
         self._aggregates = Aggregates(self._con, core, self._leaves, self._kept, self._notes, summed)
         self._free: list[str] = []
@@ -269,7 +282,8 @@ class _Block:
 
     def _over_atoms(self, one: Aggregated) -> Aggregated:
         arguments = tuple(map(self._core.over_atoms, one.arguments))
-        return replace(one, arguments=arguments, filter=self._core.over_atoms(one.filter))
+        order = tuple(replace(item, value=self._core.over_atoms(item.value)) for item in one.order)
+        return replace(one, arguments=arguments, order=order, filter=self._core.over_atoms(one.filter))
 
     def _bind_groups(self) -> None:
         for column, value in self._groups.items():
@@ -424,27 +438,3 @@ def _with_hidden(items: list[Scalar], more: Sequence[Scalar]) -> list[Scalar]:
 def _first_of(values: Sequence[Scalar], texts: Sequence[str]) -> dict[Scalar, str]:
     """The text of each value, of equal ones the first's."""
     return dict(reversed(list(zip(values, texts))))
-
-
-def _without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:
-    """A block of first rows in the order of its last columns, which have these labels, over the rows where none of
-    these is NULL, and why it might yet begin with others; None if it does not. NULLs of a single column come last."""
-    [order] = definition.orders
-    if order.obstacle is not None:
-        return definition, order.obstacle if labels[1:] else None
-    numbers = dict(order.places)
-    terms = [order.terms[numbers[text]] for text in definition.projection[-len(labels) :]]
-    needed = frozenset(name for term in terms for _, name in term.parts if term.form in (*STRICT, "value"))
-    filtered = replace(definition, atoms=tuple(without_nulls(atom, needed) for atom in definition.atoms))
-    nullable = [label for term, label in zip(terms, labels, strict=True) if may_be_null(filtered, term)]
-    if nullable and labels[1:]:
-        return filtered, f"{nullable[0]} may be NULL though none of its columns must be (declare them NOT NULL)"
-    return filtered, None
-
-
-def _null_together(values: Sequence[Scalar]) -> list[Scalar]:
-    """Values the first of which, by which rows are ordered, is NULL where another is."""
-    first, *others = values
-    for other in others:
-        first = guarded(is_not_null(other), first)
-    return [first, *others]

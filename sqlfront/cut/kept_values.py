@@ -15,7 +15,9 @@ from typing import Literal, Protocol
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore, OuterChildError
 from sqlfront.cut.leaf_columns import Leaves
+from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.split_conditions import spelled, split_conditions
+from sqlfront.cut.term_orders import STRICT
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.scalars import (
     Scalar,
@@ -25,28 +27,34 @@ from sqlfront.planner.algebra.scalars import (
     function_name,
 )
 from sqlfront.planner.algebra.terms import Aggregated
-from sqlfront.planner.model.query import Atom, Definition, DistinctValues, Measure, RawColumn
+from sqlfront.planner.model.query import Atom, Definition, Direction, DistinctValues, Measure, RawColumn
 from sqlfront.planner.passes.distinct_plans import deciding_atoms
+from sqlfront.planner.passes.orders import may_be_null
 
 Extremum = Literal["least", "greatest"]
 _WORDS = {"least": "min", "greatest": "max"}
 
 
-class Best(Protocol):
-    """How the first row of each group of a join becomes a view of its own: query_blocks.py."""
+class Below(Protocol):
+    """How rows that are made of a join become a view of their own, below that of the values: block_definition.py. The
+    columns of a join of that view alone are the groups' and the values."""
 
-    def __call__(
+    def best(
         self, inner: JoinCore, groups: Sequence[Scalar], values: Sequence[Scalar], labels: Sequence[str], *,
         descending: bool,
     ) -> tuple[JoinCore, list[Scalar]]:  # fmt: skip
-        """A join of that view alone, and its columns: the groups' and the values."""
+        """The first row of each group."""
+
+    def counts(self, inner: JoinCore, values: Sequence[Scalar]) -> tuple[JoinCore, list[Scalar]]:
+        """How often each value comes about in each group, the last column."""
 
 
 @dataclass
 class Kept:
     """A view of distinct values in the making; `argument` are its variables, `nulls` whether values with NULLs
     count. `group` has its names of the view's free variables, `filtered` the atoms that its own conditions concern.
-    `counted`: how often a value comes about counts."""
+    `ordered`: in these `directions`; `ranked`: so that ranks are found. `counted`: how often a value comes about
+    counts."""
 
     number: int
     leaves: Leaves
@@ -57,6 +65,8 @@ class Kept:
     filtered: frozenset[str]
     ordered: bool = False
     counted: bool = False
+    directions: tuple[Direction, ...] = ()
+    ranked: bool = False
 
     def type(self, position: int) -> str:
         return self.leaves.variable_type(self.argument[position])
@@ -66,9 +76,9 @@ class KeptValues:
     """The distinct values of one view, made as its aggregates ask for them."""
 
     def __init__(
-        self, core: JoinCore, groups: Sequence[Scalar], leaves: Leaves, types: ComparedTypes, notes: Notes, best: Best
+        self, core: JoinCore, groups: Sequence[Scalar], leaves: Leaves, types: ComparedTypes, notes: Notes, below: Below
     ) -> None:
-        self._core, self._leaves, self._types, self._notes, self._best = core, leaves, types, notes, best
+        self._core, self._leaves, self._types, self._notes, self._below = core, leaves, types, notes, below
         self._groups = [group for group in groups if core.atoms_of(group)]
         self._kept: dict[tuple[object, ...], Kept] = {}
 
@@ -79,23 +89,43 @@ class KeptValues:
         *,
         extremum: Extremum | None = None,
         nulls: bool = False,
+        ordered: bool = False,
         counted: bool = False,
+        directions: Sequence[Direction] = (),
+        ranked: bool = False,
     ) -> Kept:
-        """The view of distinct values of these argument expressions under the aggregate's filter, ordered if their
-        `extremum` is asked for. Raises NotSupportedError."""
+        """The view of distinct values of these argument expressions under the aggregate's filter, ordered, too, if
+        their `extremum` is asked for. Raises NotSupportedError."""
         conditions = conjuncts(aggregate.filter)
         best = extremum if any(len(self._core.atoms_of(value)) > 1 for value in argument) else None
-        identity = (nulls, counted, best, tuple(argument), conditions)
+        identity = (nulls, counted, best, tuple(argument), conditions, tuple(directions))
         kept = self._kept.get(identity)
         if kept is None:
             number = len(self._kept)
             if best is None:
                 kept = self._make(number, aggregate, argument, conditions, nulls)
             else:
-                kept = self._make_best(number, aggregate, argument, conditions, best)
+                kept = self._make_best(aggregate, argument, conditions, best)
             self._kept[identity] = kept
-        kept.ordered, kept.counted = kept.ordered or extremum is not None, counted
+        kept.ordered, kept.ranked = kept.ordered or ordered or extremum is not None, kept.ranked or ranked
+        kept.counted, kept.directions = counted, tuple(directions)
         return kept
+
+    def keep_counts(self, aggregate: Aggregated, value: Scalar) -> Kept:
+        """The distinct pairs of how often a value comes about and the value, the most frequent ones first, and of these
+        the least. Raises NotSupportedError."""
+        conditions = (*conjuncts(aggregate.filter), is_not_null(value))
+        identity = ("counts", value, conditions)
+        if identity not in self._kept:
+            groups = self._held_groups()
+            inner = self._joined(conditions)
+            core, columns = self._below.counts(inner, [*groups.values(), value])
+            *shown, count = columns
+            words = f"{self._spelled(value)} with their counts{self._spelled_filter(aggregate)}"
+            kept = self._over(core, groups, [*shown[: len(groups)], count, shown[-1]], words)
+            kept.ordered, kept.directions = True, (Direction(descending=True), Direction())
+            self._kept[identity] = kept
+        return self._kept[identity]
 
     def build(self) -> tuple[DistinctValues, ...]:
         """What has been asked for."""
@@ -147,32 +177,40 @@ class KeptValues:
         return core
 
     def _make_best(
-        self,
-        number: int,
-        aggregate: Aggregated,
-        argument: Sequence[Scalar],
-        conditions: Sequence[Scalar],
-        extremum: Extremum,
+        self, aggregate: Aggregated, argument: Sequence[Scalar], conditions: Sequence[Scalar], extremum: Extremum
     ) -> Kept:
         """The view of distinct values of an extremum of expressions over several tables: the first rows of the
         groups in the arguments' order, which are a view of their own, have the values. They are NULL for a group
         without a row there."""
         for value in argument:
             self._check_values(value, aggregate)
-        if self._core.outer:
-            raise OuterChildError("an extremum above it is of several tables")
-        inner = self._core.narrowed()
-        inner.conditions += [one for one in conditions if one not in inner.conditions]
-        held = {self._leaves.variable(value): value for value in self._groups}
-        groups = [cast(value, self._leaves.variable_type(name)) for name, value in held.items()]
+        inner, groups = self._joined(conditions), self._held_groups()
         labels = [self._spelled(value) for value in argument]
-        core, columns = self._best(inner, groups, argument, labels, descending=extremum == "greatest")
-        leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._types, self._notes)
-        names = [leaves.variable(column) for column in columns]
+        descending = extremum == "greatest"
+        core, columns = self._below.best(inner, list(groups.values()), argument, labels, descending=descending)
         at = f"{labels[1]} at " if labels[1:] else ""
         words = f"{at}the {_WORDS[extremum]} of {labels[0]}{self._spelled_filter(aggregate)}"
-        group = tuple(zip(held, names, strict=False))
-        return Kept(number, leaves, group, tuple(names[len(group) :]), False, words, frozenset())
+        return self._over(core, groups, columns, words)
+
+    def _joined(self, conditions: Sequence[Scalar]) -> JoinCore:
+        """The join under more conditions, for a view of its own below that of the values."""
+        if self._core.outer:
+            raise OuterChildError("values above it are of a view of their own")
+        inner = self._core.narrowed()
+        inner.conditions += [one for one in conditions if one not in inner.conditions]
+        return inner
+
+    def _held_groups(self) -> dict[str, Scalar]:
+        """The group columns, by the view's variables that hold them and in the types of these."""
+        held = {self._leaves.variable(value): value for value in self._groups}
+        return {name: cast(value, self._leaves.variable_type(name)) for name, value in held.items()}
+
+    def _over(self, core: JoinCore, groups: dict[str, Scalar], columns: Sequence[Scalar], label: str) -> Kept:
+        """The values of a view below, whose columns are the groups' and the argument's."""
+        leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._types, self._notes)
+        names = [leaves.variable(column) for column in columns]
+        group = tuple(zip(groups, names, strict=False))
+        return Kept(len(self._kept), leaves, group, tuple(names[len(group) :]), False, label, frozenset())
 
     def _spelled_filter(self, aggregate: Aggregated) -> str:
         return f" where {self._spelled(aggregate.filter)}" if conjuncts(aggregate.filter) else ""
@@ -199,6 +237,30 @@ def without_nulls(atom: Atom, variables: frozenset[str]) -> Atom:
     return replace(atom, required=atom.required | (variables & nullable))
 
 
+def without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:
+    """A block of first rows in the order of its last columns, which have these labels, over the rows where none of
+    these is NULL, and why it might yet begin with others; None if it does not. NULLs of a single column come last."""
+    [order] = definition.orders
+    if order.obstacle is not None:
+        return definition, order.obstacle if labels[1:] else None
+    numbers = dict(order.places)
+    terms = [order.terms[numbers[text]] for text in definition.projection[-len(labels) :]]
+    needed = frozenset(name for term in terms for _, name in term.parts if term.form in (*STRICT, "value"))
+    filtered = replace(definition, atoms=tuple(without_nulls(atom, needed) for atom in definition.atoms))
+    nullable = [label for term, label in zip(terms, labels, strict=True) if may_be_null(filtered, term)]
+    if nullable and labels[1:]:
+        return filtered, f"{nullable[0]} may be NULL though none of its columns must be (declare them NOT NULL)"
+    return filtered, None
+
+
+def null_together(values: Sequence[Scalar]) -> list[Scalar]:
+    """Values the first of which, by which rows are ordered, is NULL where another is."""
+    first, *others = values
+    for other in others:
+        first = guarded(is_not_null(other), first)
+    return [first, *others]
+
+
 def _build(kept: Kept) -> DistinctValues:
     needed = frozenset[str]() if kept.nulls else frozenset(kept.argument)
     atoms = tuple(without_nulls(atom, needed) for atom in kept.leaves.build())
@@ -215,4 +277,4 @@ def _build(kept: Kept) -> DistinctValues:
     labels = tuple((variable, label) for variable, label in kept.leaves.labels() if variable in there)
     definition = replace(whole, atoms=atoms, free=free, labels=labels)
     group = tuple((variable, name) for variable, name in kept.group if name in there)
-    return DistinctValues(definition, group, kept.argument, kept.ordered, kept.label)
+    return DistinctValues(definition, group, kept.argument, kept.ordered, kept.label, kept.directions, kept.ranked)

@@ -14,10 +14,11 @@ from sqlfront.cut.factors import Measures, Multiply, are_alike, as_doubles, exac
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import Extremum, KeptValues
 from sqlfront.cut.leaf_columns import Leaves, named
+from sqlfront.cut.over_ordered import LISTED, OverOrdered
 from sqlfront.cut.over_simpler import over_simpler
 from sqlfront.cut.products import ONE, Expander, Monomial, Part, Polynomial, is_floating, multiplied
 from sqlfront.cut.scalar_forms import ADD, SUBTRACT, call, equal, is_cast, is_not_null, row_values
-from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts, is_exact_number
+from sqlfront.cut.value_types import decimal_parts, is_exact_number
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -43,9 +44,6 @@ LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")
 GREATEST = ("max", "bool_or", "arg_max", "argmax", "max_by")
 MOST_VALUES = 1_000_000
 """DuckDB's own bound of the numbers of values that MIN(x, n) takes."""
-_LISTED = {*INTEGER_BITS, "BOOLEAN", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "VARCHAR"}
-_LISTED -= {"HUGEINT", "UHUGEINT"}
-"""Types whose values Arrow has in lists as it has them alone."""
 MOST_TERMS = 32
 """The most products that a moment of an expression over several tables is multiplied out into."""
 
@@ -98,7 +96,8 @@ class Aggregates:
         self._core, self._leaves, self._notes, self._summed, self._kept = core, leaves, notes, summed, kept
         self._expander = Expander(con, core, leaves.never_null, notes)
         self._measures = Measures(leaves, self._expander.first_atom)
-        self._raw: dict[Aggregated, RawColumn] = {}
+        self._raw: dict[object, RawColumn] = {}
+        self._ordered = OverOrdered(con, kept, self._add, self._is_simple)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -111,6 +110,8 @@ class Aggregates:
     def value(self, aggregate: Aggregated) -> Scalar:
         """The aggregate's value, as read from the raw columns that hold it. Raises NotSupportedError."""
         found = over_simpler(aggregate, self.value, self._is_simple)
+        if found is None and not self._core.outer:
+            found = self._ordered.value(aggregate)
         return self._read(aggregate) if found is None else found
 
     def _is_simple(self, value: Scalar) -> bool:
@@ -124,6 +125,14 @@ class Aggregates:
         if known is None:
             known = self._raw[same] = self._bind(aggregate)
         return cast(named(known.name, known.type), aggregate.column.type)
+
+    def _add(self, kind: Any, type_: str, **fields: Any) -> RawColumn:
+        """A raw column of kept values; equal ones are one."""
+        identity = (kind, type_, *fields.items())
+        if identity not in self._raw:
+            name = self._leaves.unused_name(f"{kind}_{len(self._raw) + 1}")
+            self._raw[identity] = RawColumn(name, kind, type_, **fields)
+        return self._raw[identity]
 
     def count_rows(self) -> int:
         """The measure that counts the rows of the join."""
@@ -318,7 +327,7 @@ class Aggregates:
             why = "its texts have a collation"
         else:
             kept = self._kept.keep(aggregate, [value], extremum=kind, counted=True)
-            if kept.type(0).partition("(")[0] not in _LISTED:
+            if kept.type(0).partition("(")[0] not in LISTED:
                 why = f"a list of {kept.type(0)} is not made of the values kept"
         if why is not None:
             raise self._refusal(f"{name} of the first n", aggregate, why, f"use {name} without a number")

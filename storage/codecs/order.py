@@ -5,7 +5,15 @@ from __future__ import annotations
 from sqlfront.storage.codecs.codec import RESERVED_HIGH, Codec
 from sqlfront.storage.codecs.nested_types import parse_nested, scalar_types
 from sqlfront.storage.errors import NotSupportedError
-from sqlfront.storage.kernels.layout import ORDER_BYTES, ORDER_HIGH, ORDER_LOW_WORD, ORDER_WORD, RESERVED_LOW
+from sqlfront.storage.kernels.layout import (
+    ORDER_BYTES,
+    ORDER_DESCENDING,
+    ORDER_HIGH,
+    ORDER_LOW_WORD,
+    ORDER_NULLS_LAST,
+    ORDER_WORD,
+    RESERVED_LOW,
+)
 
 _WORDS = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "DATE", "TIME",
@@ -46,6 +54,13 @@ def is_narrow_decimal(type_: str) -> bool:
 def equality_places(codec: Codec, place: int) -> Places:
     """How to tell whether the words of two values that start at key word `place` differ."""
     return [(place + word, ORDER_WORD, 0) for word in range(codec.words)]
+
+
+def directed_places(codec: Codec, place: int, direction: tuple[bool, bool]) -> Places:
+    """`order_places`, descending, and with NULLs first, if the direction says so."""
+    descending, nulls_first = direction
+    flags = (ORDER_DESCENDING if descending else 0) | (0 if nulls_first else ORDER_NULLS_LAST)
+    return [(word, kind | flags, operand) for word, kind, operand in order_places(codec, place)]
 
 
 def order_places(codec: Codec, place: int) -> Places:

@@ -60,8 +60,8 @@ def members(table, group, index, groups, rows, scratch, out):
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
 def firsts(table, group, groups, rows, most, last, count, scratch, sizes, out):
     """The addresses of each ordered group's least members, or with `last` its greatest, each as often as the word at
-    `count` says, `most` of them a group; sizes[i] is how many group i has. Returns how many there are; with `out` 0
-    they are only counted. O(members visited)."""
+    `count` says (-1: once), `most` of them a group; sizes[i] is how many group i has. Returns how many there are; with
+    `out` 0 they are only counted. O(members visited)."""
     tail = 2 * load(group, TAIL)
     place = 2 * load(table, LINKS)
     width = load(table, WIDTH) * 8
@@ -76,7 +76,7 @@ def firsts(table, group, groups, rows, most, last, count, scratch, sizes, out):
                 member = load32(load(table, ROWS) + (head - 1) * width, place + 1)  # Before the head is the last.
             while member != 0 and left > 0:
                 address = load(table, ROWS) + (member - 1) * width
-                copies = min(load(address, count), left)
+                copies = 1 if count < 0 else min(load(address, count), left)
                 if out != 0:
                     for j in range(copies):
                         store(out, made + j, address)

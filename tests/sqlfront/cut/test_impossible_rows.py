@@ -13,9 +13,9 @@ VIEWS = {
         "'bad'",
     ),
     "SELECT sum({t}.x * o.c) AS p FROM {t} JOIN o ON {t}.a = o.a": ("x", "x = inf", "NaN or an infinity"),
-    "SELECT x, median(CAST(s AS INT)) AS m FROM {t} GROUP BY x": ("median", "x = 1.0, s = 'bad'", "source column s"),
+    "SELECT x, mad(CAST(s AS INT)) AS m FROM {t} GROUP BY x": ("mad", "x = 1.0, s = 'bad'", "source column s"),
 }
-GROUPS = "SELECT x, median"
+GROUPS = "SELECT x, mad"
 GOOD = [(1, 1.0, "1"), (2, 2.0, "2")]
 BAD = [(1, 1.0, "3"), (5, 1.0, "bad"), (6, float("inf"), "4"), (7, 1.0, "bad")]
 

@@ -69,6 +69,7 @@ FORMS = [
     ("VARCHAR", SPREAD, ""),
     ("VARCHAR", "SELECT k, max(a, 2) AS s FROM r GROUP BY k", ""),
     ("VARCHAR", LISTED, ""),
+    ("VARCHAR", "SELECT k, median(a) AS m, mode(a) AS o, list(a ORDER BY a) AS l FROM r GROUP BY k", ""),
     ("VARCHAR", "SELECT k, var_pop(a) AS s, bool_or(a > 1) AS b, bit_or(a) AS o FROM r GROUP BY k", ""),
     ("VARCHAR", "SELECT r.k, regr_r2(r.a, s.c + r.a) AS m FROM r, s WHERE r.k = s.k GROUP BY r.k", ""),
     ("VARCHAR", "SELECT k, n FROM d", DEFERRED),
@@ -163,10 +164,10 @@ def test_a_row_on_which_an_expression_fails_is_refused_by_its_shard():
 
 
 REFUSED = [
-    ("SELECT a, median(n) AS m FROM r GROUP BY a", "median"),
+    ("SELECT a, mad(n) AS m FROM r GROUP BY a", "mad"),
     ("SELECT a, row_number() OVER (PARTITION BY b ORDER BY a, n) AS m FROM r", r"row_number\(\) OVER"),
-    ("SELECT a, median(n) AS m FROM r GROUP BY ROLLUP (a)", "median"),
-    ("SELECT m, count(*) AS k FROM by_a GROUP BY m", "median"),
+    ("SELECT a, mad(n) AS m FROM r GROUP BY ROLLUP (a)", "mad"),
+    ("SELECT m, count(*) AS k FROM by_a GROUP BY m", "mad"),
 ]
 CONSTANT = [
     ("SELECT x, count(*) AS k FROM r JOIN (VALUES (1, 2), (2, 3)) v(k, x) ON v.k = r.a GROUP BY x", "v"),
@@ -181,12 +182,19 @@ CONSTANT = [
 ])  # fmt: skip
 def test_what_shards_cannot_compute_is_refused_by_its_name(query, what, why):
     with declared() as con:
-        con.execute("CREATE MATERIALIZED VIEW by_a AS SELECT a, median(n) AS m FROM r GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW by_a AS SELECT a, mad(n) AS m FROM r GROUP BY a")
         for ask in (lambda: plan_shards(con.session, query, 4), lambda: con.explain(query, shards=4)):
             with pytest.raises(sqlfront.NotSupportedError, match=what) as refused:
                 ask()
             assert why in str(refused.value)
             assert "Try: " in str(refused.value)
+
+
+@pytest.mark.parametrize("aggregate", ["median(n)", "mode(n)", "list(n ORDER BY n)", "max(n, 2)"])
+def test_sorted_values_of_several_shards_are_not_merged(aggregate):
+    with declared() as con:
+        planned = plan_shards(con.session, f"SELECT {aggregate} AS m FROM r", 4)
+        assert planned.partitioning.shards == 1, planned
 
 
 def test_a_log_of_nested_values_is_compacted(monkeypatch):

@@ -28,7 +28,7 @@ VIEWS = {
     "least": "SELECT b, MIN(a) AS lo, MAX(a) AS hi FROM r GROUP BY b",
     "kinds": "SELECT DISTINCT b, s FROM r WHERE a > 1",
     "first": "SELECT a, b FROM r ORDER BY a DESC, b LIMIT 3",
-    "touched": "SELECT b, MEDIAN(a) AS m FROM r GROUP BY b",
+    "touched": "SELECT b, MAD(a) AS m FROM r GROUP BY b",
     "computed": "SELECT b, COUNT(*) AS n FROM r WHERE hash(a) % 3 > 0 GROUP BY b",
 }
 
