@@ -147,7 +147,8 @@ def test_expressions_that_grow_in_steps_are_no_one_order(low: str, high: str) ->
         con.execute("INSERT INTO r SELECT i, '2026-03-26'::DATE + i::INTEGER, i FROM range(9) AS t(i)")
         con.execute("INSERT INTO s SELECT i, '2026-02-26'::DATE + i::INTEGER FROM range(9) AS t(i)")
         con.execute(
-            "INSERT INTO r SELECT 2::BIGINT ** 53 + i, '2026-03-31'::DATE - i::INTEGER, 2 ** 53 + i FROM range(4) AS t(i)"
+            "INSERT INTO r SELECT 2::BIGINT ** 53 + i, '2026-03-31'::DATE - i::INTEGER, 2 ** 53 + i "
+            "FROM range(4) AS t(i)"
         )
         con.execute("INSERT INTO s SELECT 2::BIGINT ** 53 + i, '2026-02-28' FROM range(4) AS t(i)")
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
