@@ -16,6 +16,7 @@ from typing import Literal
 
 from sqlfront.planner.model.computed_rows import ComputedRows
 from sqlfront.planner.model.raw_column import RawColumn as RawColumn
+from sqlfront.planner.model.window_functions import Windows
 
 Mode = Literal["bag", "set", "group"]
 Presence = Literal["required", "optional", "absent"]
@@ -311,7 +312,8 @@ class Definition:
     they are: then the view has no atoms, and its variables, of which its rows consist, are the columns of the union.
     `settings` are those of DuckDB under which all its expressions are computed, as far as they are not DuckDB's
     defaults. `is_frozen` says that the answer of the final projection depends on settings: then it is computed under
-    these, not in the statement that reads the view, whose session may have others.
+    these, not in the statement that reads the view, whose session may have others. `windows` are window functions that
+    are computed when the view is read.
     """
 
     atoms: tuple[Atom, ...]
@@ -338,6 +340,7 @@ class Definition:
     merged: bool = False
     settings: tuple[tuple[str, str], ...] = ()
     is_frozen: bool = False
+    windows: Windows | None = None
 
     def order_of(self, variable: str) -> frozenset[str]:
         """The variables by all of which rows are sorted that are sorted by this one."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from sqlfront.planner.model.window_functions import WindowValue
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -28,6 +30,7 @@ class RawColumn:
     least     `variable` of the first value that `distinct_sets` keeps for the group; NULL when it keeps none
     greatest  the same of the last; with `first` either is a list of so many values, each as often as it comes about
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
+    window    what `window` says, of rows kept in order; an aggregate is `over`, whose measures are those of `Windows`
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
     `specials` are the measures that count NaN, +inf and -inf of a floating sum; of a statistic those that count such
     values of each floating argument.
@@ -37,7 +40,7 @@ class RawColumn:
     """
 
     name: str
-    kind: Literal["variable", "count", "sum", "avg", "least", "greatest", "statistic"]
+    kind: Literal["variable", "count", "sum", "avg", "least", "greatest", "statistic", "window"]
     type: str
     variable: str | None = None
     terms: tuple[tuple[int, int], ...] = ()
@@ -50,6 +53,8 @@ class RawColumn:
     statistic: str | None = None
     moments: tuple[Moment, ...] = ()
     first: int = 0
+    window: WindowValue | None = None
+    over: RawColumn | None = None
 
 
 def lists_of(raw: Iterable[RawColumn]) -> str:

@@ -12,14 +12,14 @@ from sqlfront.cut.block_shape import Shape, has_distinct_rows
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
 from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
-from sqlfront.cut.kept_values import KeptValues, without_nulls
+from sqlfront.cut.kept_values import KeptValues, null_together, without_null_values
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
+from sqlfront.cut.pulled_windows import PulledWindows
 from sqlfront.cut.ranked_groups import group_columns, groups_below, over_groups
-from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
-from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
+from sqlfront.cut.term_orders import OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.first_of_groups import FirstRows
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
@@ -27,7 +27,6 @@ from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.classify import outer_obstacle
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
-from sqlfront.planner.passes.orders import may_be_null
 from sqlfront.planner.theory.group_changes import spreading_atom
 from sqlfront.storage.errors import NotSupportedError
 
@@ -150,9 +149,9 @@ class BlockBinder:
             shape = Shape(ONE_ROW, [*groups, *compared])
             return _Block(blocks, shape, inner).best(groups, compared, labels, descending)
 
-        definition, obstacle = _without_null_values(first_by(values), labels)
+        definition, obstacle = without_null_values(first_by(values), labels)
         if obstacle is not None:
-            definition = first_by(_null_together(values))
+            definition = first_by(null_together(values))
             [order] = definition.orders
             definition = replace(definition, orders=(replace(order, obstacle=obstacle),))
         core = JoinCore()
@@ -176,6 +175,9 @@ class _Block:
         summed = SummedArguments(list(self._aggregated.values()), shape.scalar)
         self._aggregates = Aggregates(self._con, core, self._leaves, self._kept, self._notes, summed)
         self._free: list[str] = []
+        self._windows: PulledWindows | None = None
+        if shape.windows is not None:
+            self._windows = PulledWindows(shape.windows, core, self._leaves, self._aggregates, blocks)
 
     def definition(self, names: Sequence[str], columns: Sequence[str], in_order: bool) -> Definition:
         """The definition with columns of these names; those of orders are told by `columns`."""
@@ -190,7 +192,7 @@ class _Block:
         hidden = [item.value for ordering in orderings for item in ordering.items]
         items = _with_hidden(items, [*hidden, *partition])
         projection = [self._projected(value, place < shown) for place, value in enumerate(items)]
-        having = self._lowered(shape.having) if shape.having is not None else None
+        having = self._projected(self._whole(shape.having), False) if shape.having is not None else None
         if shape.mode == "group" and not self._aggregates.measures:
             self._aggregates.count_rows()
         texts = [scalar_sql(value) for value in projection]
@@ -199,14 +201,15 @@ class _Block:
         context = OrderContext(self._con, core, self._leaves, self._composing)
         orders = bind_orders(orderings, shape.mode, places, seen, context, self._spelled)
         limit = self._limit(partition, places, orderings)
-        free = tuple(dict.fromkeys(self._free))
+        windows = self._windows
+        free = tuple(dict.fromkeys([*self._free, *(windows.columns if windows is not None else ())]))
         types = [value.type for value in shape.items]
         found = Definition(
             atoms=self._leaves.build(),
             free=free,
             mode=shape.mode,
             measures=self._aggregates.measures,
-            raw=(*self._variables(free), *self._aggregates.raw),
+            raw=(*self._variables(free), *(self._aggregates.raw if windows is None else windows.raw)),
             projection=tuple(texts[:shown]),
             having=scalar_sql(having) if having is not None else None,
             columns=tuple(zip(names, types, strict=False)),
@@ -218,6 +221,8 @@ class _Block:
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
+        if windows is not None:
+            return windows.over(found)
         found = self._leaves.compared(found)
         if core.outer and (obstacle := outer_obstacle(found)) is not None:
             raise OuterChildError(obstacle)
@@ -301,6 +306,8 @@ class _Block:
 
     def _row_value(self, part: Scalar) -> Scalar | None:
         """An expression of one table as its variable; None to look inside."""
+        if self._windows is not None and self._windows.reads(part):
+            return self._windows.value(part)
         atoms = self._core.atoms_of(part)
         if len(atoms) != 1:
             return None
@@ -341,6 +348,8 @@ class _Block:
             ranks = shape.first is not None and shape.first.name != "row_number"
             items = order[: len(written.items)] if written is not None else order
             rest = order[len(items) :]
+            if self._windows is not None and shape.top is None:
+                rest = self._windows.ties([*rest, *map(self._blocks.defaults.sort, shown)])
             ties = rest or [self._blocks.defaults.sort(value) for value in shown]
             ending, settled = completed(items, [] if ranks else ties, self._core, shape.mode, self._composing)
             if written is not None and settled:
@@ -424,27 +433,3 @@ def _with_hidden(items: list[Scalar], more: Sequence[Scalar]) -> list[Scalar]:
 def _first_of(values: Sequence[Scalar], texts: Sequence[str]) -> dict[Scalar, str]:
     """The text of each value, of equal ones the first's."""
     return dict(reversed(list(zip(values, texts))))
-
-
-def _without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:
-    """A block of first rows in the order of its last columns, which have these labels, over the rows where none of
-    these is NULL, and why it might yet begin with others; None if it does not. NULLs of a single column come last."""
-    [order] = definition.orders
-    if order.obstacle is not None:
-        return definition, order.obstacle if labels[1:] else None
-    numbers = dict(order.places)
-    terms = [order.terms[numbers[text]] for text in definition.projection[-len(labels) :]]
-    needed = frozenset(name for term in terms for _, name in term.parts if term.form in (*STRICT, "value"))
-    filtered = replace(definition, atoms=tuple(without_nulls(atom, needed) for atom in definition.atoms))
-    nullable = [label for term, label in zip(terms, labels, strict=True) if may_be_null(filtered, term)]
-    if nullable and labels[1:]:
-        return filtered, f"{nullable[0]} may be NULL though none of its columns must be (declare them NOT NULL)"
-    return filtered, None
-
-
-def _null_together(values: Sequence[Scalar]) -> list[Scalar]:
-    """Values the first of which, by which rows are ordered, is NULL where another is."""
-    first, *others = values
-    for other in others:
-        first = guarded(is_not_null(other), first)
-    return [first, *others]

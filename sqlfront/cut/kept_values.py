@@ -15,7 +15,9 @@ from typing import Literal, Protocol
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore, OuterChildError
 from sqlfront.cut.leaf_columns import Leaves
+from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.split_conditions import spelled, split_conditions
+from sqlfront.cut.term_orders import STRICT
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.scalars import (
     Scalar,
@@ -27,6 +29,7 @@ from sqlfront.planner.algebra.scalars import (
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Atom, Definition, DistinctValues, Measure, RawColumn
 from sqlfront.planner.passes.distinct_plans import deciding_atoms
+from sqlfront.planner.passes.orders import may_be_null
 
 Extremum = Literal["least", "greatest"]
 _WORDS = {"least": "min", "greatest": "max"}
@@ -216,3 +219,27 @@ def _build(kept: Kept) -> DistinctValues:
     definition = replace(whole, atoms=atoms, free=free, labels=labels)
     group = tuple((variable, name) for variable, name in kept.group if name in there)
     return DistinctValues(definition, group, kept.argument, kept.ordered, kept.label)
+
+
+def without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:
+    """A block of first rows in the order of its last columns, which have these labels, over the rows where none of
+    these is NULL, and why it might yet begin with others; None if it does not. NULLs of a single column come last."""
+    [order] = definition.orders
+    if order.obstacle is not None:
+        return definition, order.obstacle if labels[1:] else None
+    numbers = dict(order.places)
+    terms = [order.terms[numbers[text]] for text in definition.projection[-len(labels) :]]
+    needed = frozenset(name for term in terms for _, name in term.parts if term.form in (*STRICT, "value"))
+    filtered = replace(definition, atoms=tuple(without_nulls(atom, needed) for atom in definition.atoms))
+    nullable = [label for term, label in zip(terms, labels, strict=True) if may_be_null(filtered, term)]
+    if nullable and labels[1:]:
+        return filtered, f"{nullable[0]} may be NULL though none of its columns must be (declare them NOT NULL)"
+    return filtered, None
+
+
+def null_together(values: Sequence[Scalar]) -> list[Scalar]:
+    """Values the first of which, by which rows are ordered, is NULL where another is."""
+    first, *others = values
+    for other in others:
+        first = guarded(is_not_null(other), first)
+    return [first, *others]
