@@ -10,6 +10,7 @@ from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import add_orders
+from sqlfront.planner.passes.window_plans import add_windows
 from sqlfront.planner.rules.cyclic import plan_cyclic
 from sqlfront.planner.rules.extension import plan_extension
 from sqlfront.planner.rules.free_connex import plan_free_connex
@@ -49,7 +50,7 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
             if materialize:
                 plan = materialize_joins(definition, plan)
             plan = replace(plan, weights=tuple((table, rate) for table, rate in rates.items() if table in changing))
-            plan = add_orders(plan, definition, rates)
+            plan = add_windows(add_orders(plan, definition, rates), definition)
             return add_distinct_sets(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
     raise AssertionError("the last rule answers every query; one with outer atoms has been asked about before")
 

@@ -126,6 +126,11 @@ def _state(view: MaintainedView) -> Iterator[StateEntry]:
         for atom, source in member.sources.items():
             shared = len(source.store.users) > 1 or readers[id(source.store)] > 1
             yield StateEntry(atom + of, "passed on" if source.store.stateless else "leaf", source.store.table, shared)
+        for kept in member.windows.kept if member.windows is not None else ():
+            store = kept.source.store
+            yield StateEntry(
+                f"{kept.atom.name} in order {kept.order.label}", "window", store.table, len(store.users) > 1
+            )
         for node in member.tree.stored_inner():
             if node.table is not None:
                 name = label(member.definition, node.node) + of

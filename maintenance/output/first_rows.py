@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.python_values import PLAIN, column_of
+from sqlfront.maintenance.output.python_values import PLAIN, SUMS, column_of
+from sqlfront.maintenance.output.window_columns import WindowColumns
 from sqlfront.maintenance.program.rows import BATCH, numbers
 from sqlfront.maintenance.program.shapes import COUNT
 from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, values_in
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.model.query import Limit
+from sqlfront.planner.model.query import Limit, RawColumn
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 Column = Callable[[RankedWalk, list[list[int]]], list[Any]]
@@ -23,7 +24,10 @@ Column = Callable[[RankedWalk, list[list[int]]], list[Any]]
 class FirstRows:
     """How the rows of a view's first order are read. Made once; valid while the view's tables are."""
 
-    def __init__(self, view: MaintainedView, columns: list[Column], places: list[np.ndarray]) -> None:
+    def __init__(
+        self, view: MaintainedView, columns: list[Column], places: list[np.ndarray], windows: dict[int, RawColumn]
+    ) -> None:
+        self._view, self._windows = view, windows
         self._index, self._meter = view.ranked[0], view.reads
         self._columns, self._distinct = columns, view.ranked[0].distinct
         leaves = [] if self._distinct else list(self._index.leaves.values())
@@ -48,23 +52,43 @@ class FirstRows:
             rows = list(zip(*[column(walk, words) for column in self._columns], strict=True))
             counts = words[len(words) - self._single :]
             single = self._distinct or (self._single and all(count.count(1) == walk.rows for count in counts))
+            repeat = None
             if skip or not single:
-                many = [1] * len(rows) if self._distinct else numbers(walk, COUNT).tolist()
-                rows = [row for row, count in zip(rows, many, strict=True) for _ in range(min(count, skip + left))]
+                many = np.ones(len(rows), np.int64) if self._distinct else numbers(walk, COUNT)
+                repeat = np.repeat(np.arange(len(rows)), np.minimum(many, skip + left))
+                rows = [rows[place] for place in repeat]
+            if self._windows:
+                rows = self._with_windows(walk, rows, repeat)
+            if skip:
                 skip, rows = max(0, skip - len(rows)), rows[skip:]
             yield rows[:left]
             left -= len(rows)
             capacity = min(2 * capacity, BATCH)
 
+    def _with_windows(
+        self, walk: RankedWalk, rows: list[tuple[Any, ...]], repeat: np.ndarray | None
+    ) -> list[tuple[Any, ...]]:
+        """The rows, copies apart, with the values of window functions."""
+        found, columns = WindowColumns(self._view, walk, walk.rows, repeat, None), list(zip(*rows, strict=True))
+        for place, raw in self._windows.items():
+            columns[place] = tuple(found.values(raw))
+        found.tell()
+        return list(zip(*columns, strict=True))
+
 
 def reader_of(view: MaintainedView) -> FirstRows | None:
     """How the view's first rows are read; None if DuckDB has to compute a column."""
     order, columns, places = view.definition.orders[0], list[Column](), list[np.ndarray]()
-    asked = order_columns(view.definition, order)
+    asked, windows = order_columns(view.definition, order), dict[int, RawColumn]()
     if asked is None:
         return None
     for one in asked:
-        if one.raw is not None:
+        if one.raw is not None and one.raw.window is not None:
+            if one.type not in (*WHOLE, *PLAIN, *SUMS):
+                return None
+            windows[len(columns)] = one.raw
+            columns.append(lambda walk, words: [None] * walk.rows)
+        elif one.raw is not None:
             value = column_of(view, one.raw)
             if value is None:
                 return None
@@ -81,7 +105,7 @@ def reader_of(view: MaintainedView) -> FirstRows | None:
             columns.append(_decoded(view, one.variable))
         else:
             return None
-    return FirstRows(view, columns, places)
+    return FirstRows(view, columns, places, windows)
 
 
 def _integers(place: int, decoded: Column) -> Column:

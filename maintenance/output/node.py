@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.maintenance.output.described_node import describe_view
 from sqlfront.maintenance.output.output_change import OutputChange, view_batches, view_rows
+from sqlfront.maintenance.output.partition_change import PartitionChange, partitioned
 from sqlfront.maintenance.output.path_change import PathChange
 from sqlfront.maintenance.output.top_change import KnownRows, noted_groups
 from sqlfront.storage.errors import InternalError
@@ -178,8 +179,10 @@ class TreeNode:
 
     def _change_reader(self) -> ChangeReader:
         view, evaluate = self.view, self._evaluate
-        if view.definition.limit is None:
+        if view.definition.limit is None and view.windows is None:
             return PathChange(view, self._machine, evaluate, self._keeper.dictionaries)
+        if (kept := partitioned(view)) is not None:
+            return PartitionChange(view, kept, evaluate)
         return noted_groups(view) or KnownRows(lambda: view_rows(view, evaluate))
 
     @contextmanager
@@ -204,5 +207,5 @@ class TreeNode:
         self.hear(False)
         for one in self.view.attachments:
             one.close()
-        for source in [source for member in self.view.members for source in member.sources.values()]:
+        for source in self.view.all_sources:
             self._keeper.close_store(source.relation, source.store, self.name)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column
 from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.reading import read, rows_of
+from sqlfront.maintenance.output.window_columns import WindowColumns
 from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
@@ -18,8 +21,7 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.planner.model.query import Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
-from sqlfront.storage.codecs.moments import decode_statistic
-from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, to_integers, with_specials
+from sqlfront.storage.codecs.sums import decode_sum
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
 
@@ -105,18 +107,19 @@ def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterato
             starts = (words != np.concatenate([words[:1] if anchor is None else anchor, words[:-1]])).any(axis=1)
             ends -= np.maximum.accumulate(np.where(starts, ends - counts, 0))
             anchor = words[-1:]
+        skipped = np.maximum(limit.offset - (ends - counts), 0)
         repeats = np.maximum(np.minimum(ends, end) - np.maximum(ends - counts, limit.offset), 0)
         repeat = None if (repeats == 1).all() else np.repeat(np.arange(rows), repeats)
         passed = int(ends[-1])
         if repeat is None or len(repeat):
-            yield raw_batch(view, walk, rows, repeat)
+            yield raw_batch(view, walk, rows, repeat, skipped)
         capacity = min(2 * capacity, BATCH)
 
 
 def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     """The variables and the parts that a view's raw columns are made of."""
     definition = view.definition
-    own = [raw for raw in definition.raw if raw.distinct_set is None]
+    own = [raw for raw in definition.raw if raw.distinct_set is None and raw.window is None]
     variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
     measures = [
         measure for raw in own for terms in (raw.terms, *(one.terms for one in raw.moments)) for _, measure in terms
@@ -126,22 +129,30 @@ def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     parts = [frozenset(definition.measures[measure].factors) for measure in measures]
     if definition.mode == "bag" or (definition.scalar and view.distinct_sets):
         parts.append(COUNT)
-    return [*variables, *(definition.free if view.distinct_sets else ())], parts
+    return [*variables, *(definition.free if view.distinct_sets or view.windows else ())], parts
 
 
-def raw_batch(view: MaintainedView, source: Rows, rows: int, repeat: np.ndarray | None = None) -> pa.RecordBatch:
-    """The raw columns of a source's rows, taken at the positions `repeat`."""
+def raw_batch(
+    view: MaintainedView, source: Rows, rows: int, repeat: np.ndarray | None = None, skipped: np.ndarray | None = None
+) -> pa.RecordBatch:
+    """The raw columns of a source's rows, taken at the positions `repeat`; of each row so many copies are `skipped`."""
     import pyarrow as pa
 
     arrays, fields = [], []
+    windows = WindowColumns(view, source, rows, repeat, skipped) if view.windows is not None else None
     distinct_sets = [Groups(view, number, source, rows) for number in range(len(view.distinct_sets))]
     for raw in view.definition.raw:
+        fields.append(field(view, raw))
+        if windows is not None and raw.window is not None:
+            arrays.append(windows.column(raw))
+            continue
         if raw.distinct_set is not None:
             array = distinct_sets[raw.distinct_set].column(raw)
         else:
             array = raw_column(view, source, raw)
         arrays.append(array if repeat is None else array.take(pa.array(repeat)))
-        fields.append(field(view, raw))
+    if windows is not None:
+        windows.tell()
     if not arrays:
         total = rows if repeat is None else len(repeat)
         return _no_columns(total)
@@ -154,42 +165,7 @@ def raw_column(view: MaintainedView, source: Rows, raw: RawColumn) -> Any:
         assert raw.variable is not None
         return view.codecs[raw.variable].decode(source.words(raw.variable))
     parts = [frozenset(measure.factors) for measure in view.definition.measures]
-    present = None if raw.present is None else numbers(source, parts[raw.present])
-    if raw.kind == "statistic":
-        return _statistic(view, source, raw)
-    limbs, shift = _total(view, source, raw.terms)
-    if raw.kind == "avg":
-        assert present is not None
-        array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
-    else:
-        array = decode_sum(limbs, shift, present, raw.type)
-    if raw.specials is None:
-        return array
-    return with_specials(array, *(numbers(source, parts[measure]) for measure in raw.specials))
-
-
-def _total(view: MaintainedView, source: Rows, terms: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
-    """The sums of coefficients times measures, in the unit 2^-shift, and the shift."""
-    parts = [(coefficient, frozenset(view.definition.measures[measure].factors)) for coefficient, measure in terms]
-    shift = max((view.shift(part) for _, part in parts), default=0)
-    return combine([(number << (shift - view.shift(part)), source.values(part)) for number, part in parts]), shift
-
-
-def _statistic(view: MaintainedView, source: Rows, raw: RawColumn) -> Any:
-    """A statistic from its moments, brought to the finest unit that one of them has for its arguments."""
-    assert raw.statistic is not None and raw.present is not None
-
-    def count(measure: int) -> np.ndarray:
-        return numbers(source, frozenset(view.definition.measures[measure].factors))
-
-    totals = {one.powers: _total(view, source, one.terms) for one in raw.moments}
-    places = max(-(-shift // sum(powers)) for powers, (_, shift) in totals.items())
-    moments = {
-        powers: [number << (places * sum(powers) - shift) for number in to_integers(limbs)]
-        for powers, (limbs, shift) in totals.items()
-    }
-    unit, wild = 10**raw.scale << places, [count(measure) for measure in raw.specials or ()]
-    return decode_statistic(raw.statistic, count(raw.present), moments, unit, wild)
+    return aggregate_column(Sums(parts, view.shift, source.values), raw)
 
 
 def empty_group(view: MaintainedView) -> pa.RecordBatch:
@@ -230,6 +206,8 @@ def field(view: MaintainedView, raw: RawColumn) -> pa.Field:
         return pa.field(raw.name, pa.list_(values.type))
     if (codec := view.codec(raw)) is not None:
         return codec.arrow_field(raw.name)
+    if raw.window is not None:
+        raw = replace(raw.over or raw, name=raw.name)
     return pa.field(raw.name, decode_sum(np.zeros((0, 1), np.int64), 0, None, raw.type).type)
 
 

@@ -25,6 +25,8 @@ SUMS = {"BIGINT": 63, "HUGEINT": 127}
 def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
     """What gives a raw column of a walk's rows; None if Arrow's Python values of the type are not DuckDB's. It raises
     BeyondTypeError for a sum that does not fit its type, which DuckDB then says."""
+    if raw.window is not None:
+        return None
     if raw.kind == "variable" and raw.variable is not None:
         if raw.type in WHOLE:
             return _integers(view, raw.variable)

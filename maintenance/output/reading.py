@@ -13,6 +13,7 @@ from sqlfront.maintenance.ranked.keyset_start import equal_start
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.windows.order_walk import partition_walk, whole_walk
 from sqlfront.planner.model.plan import RowsIn
 
 Where = Mapping[str, tuple[int, ...]]
@@ -64,8 +65,14 @@ class TreeRows:
         self.single: Tree | None = view.tree
 
     def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
-        walk = Walk(self._view.tree, where, variables, parts, self._view.reads)
-        return (self._ordered(where) if where and by_order and walk.scans else None) or walk
+        view = self._view
+        if not where and view.windows is not None:
+            return whole_walk(view.windows, view.reads)
+        walk = Walk(view.tree, where, variables, parts, view.reads)
+        if not where or not walk.scans:
+            return walk
+        partition = partition_walk(view.windows, where, view.reads) if view.windows is not None else None
+        return partition or (self._ordered(where) if by_order else None) or walk
 
     def _ordered(self, where: Where) -> RankedWalk | None:
         """The rows that have these codes along an order of the view whose first terms they are; None if there is

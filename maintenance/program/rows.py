@@ -42,7 +42,11 @@ class RowSource(Rows, Protocol):
 
 def numbers(rows: Rows, part: Part) -> np.ndarray:
     """A part's values as int64. DataError if one is beyond that."""
-    values = rows.values(part)
+    return whole_numbers(rows.values(part))
+
+
+def whole_numbers(values: np.ndarray) -> np.ndarray:
+    """Values of several limbs as int64. DataError if one is beyond that."""
     if values.shape[1] > 1 and (values[:, 1:] != values[:, :1] >> 63).any():
         raise DataError("a count is beyond BIGINT", hint="group by more columns, or filter")
     return np.ascontiguousarray(values[:, 0])

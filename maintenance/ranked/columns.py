@@ -25,7 +25,7 @@ def order_columns(definition: Definition, order: Order) -> list[OrderColumn] | N
     found = []
     for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
         plain = raw.get(expression.strip().strip('"'))
-        if plain is not None and plain.type == type_ and plain.variable is not None:
+        if plain is not None and plain.type == type_ and plain.variable is not None and plain.window is None:
             found.append(OrderColumn(type_, plain.variable))
         elif expression in sums:
             found.append(OrderColumn(type_, term=sums[expression]))

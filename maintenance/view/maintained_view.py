@@ -32,6 +32,7 @@ from sqlfront.maintenance.view.change_reader import ChangeReader
 from sqlfront.maintenance.view.delta_paths import DeltaPaths
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.tuple_count import TupleCount
+from sqlfront.maintenance.windows.window_stores import WindowStores
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, Direction, DistinctValues, Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
@@ -67,6 +68,7 @@ class MaintainedView:
     `stateless`: the view has one table and hands on its changed rows (see State.pass_on). `ranked` are the ranked
     trees of the orders that have one, by the order's number; `changes` reads the view's changes, if somebody wants
     them, `reader` reads first rows (False: DuckDB does), `look_ups` rows by values of variables (output/look_up.py).
+    `windows` keeps its rows in the orders of its window functions.
     `branches` are the views whose rows it merges, if it has none of its own. `reads` counts the steps of its readers.
     """
 
@@ -100,6 +102,7 @@ class MaintainedView:
     look_ups: dict[tuple[str, ...], Any] = field(default_factory=dict)
     branches: list[MaintainedView] = field(default_factory=list)
     reads: Meter = field(default_factory=Meter)
+    windows: WindowStores | None = None
     _paths: dict[tuple[int, int], Assembler] = field(default_factory=dict)
 
     @property
@@ -116,6 +119,12 @@ class MaintainedView:
     def relations(self) -> set[str]:
         own = {source.relation.name for source in self.sources.values()}
         return own.union(*(branch.relations for branch in self.branches))
+
+    @property
+    def all_sources(self) -> list[Source]:
+        """The stores that the view reads, those of its distinct values and of its window functions too."""
+        kept = [source for member in self.members for source in member.sources.values()]
+        return kept + (self.windows.sources if self.windows is not None else [])
 
     @property
     def attachments(self) -> list[Attachment]:
@@ -141,7 +150,8 @@ class MaintainedView:
 
     def codec(self, raw: RawColumn) -> Codec | None:
         """The codec of a raw column that is a variable's value; None for counts and sums, and lists of values."""
-        if raw.kind not in ("variable", "least", "greatest", "rank", "mode") or raw.variable is None or raw.first:
+        kinds = ("variable", "least", "greatest", "rank", "mode", "window")
+        if raw.kind not in kinds or raw.variable is None or raw.first:
             return None
         view = self if raw.distinct_set is None else self.distinct_sets[raw.distinct_set]
         return view.codecs[raw.variable]

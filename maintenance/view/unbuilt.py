@@ -14,6 +14,7 @@ from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.delta_paths import delta_paths
 from sqlfront.maintenance.view.maintained_view import MaintainedView, ranked_by
+from sqlfront.maintenance.windows.window_stores import WindowStores
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, is_grouped
 from sqlfront.planner.passes.orders import is_held_back
@@ -27,6 +28,7 @@ def unbuilt_view(
     codecs = codecs_of(definition, dictionaries)
     tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
     view = MaintainedView(name, definition, plan, tree, number, codecs, delta_paths(tree), epsilon=epsilon)
+    view.windows = WindowStores(definition.windows) if definition.windows is not None else None
     view.part_trees = view.planned_part_trees()
     if view.part_trees is not None:
         view.ranked |= ranked_by(view.part_trees)
@@ -73,6 +75,8 @@ def open_stores(
                 fresh.append((relation, store))
             store.users.add(member.name)
             member.sources[atom.name] = Source(relation, store, occurrence % 2)
+        if member.windows is not None:
+            fresh += member.windows.open(member.definition, relations, member.name)
     return fresh, renewed
 
 

@@ -47,6 +47,15 @@ def with_total_orders(term: Ordered, rows: Sequence[Column]) -> Ordered:
     return term
 
 
+def with_rows_order(one: Windowed, rows: Sequence[Column]) -> Windowed:
+    """A window function whose order is completed by the columns of its rows alone, as one order serves several
+    functions. Frames by RANGE and GROUPS are left alone, but for their first and last value."""
+    name, ordered = function_name(one.form), _completed(one.order, (), rows)
+    if name in _PLACES or one.frame.upper().startswith("ROWS"):
+        return replace(one, order=ordered)
+    return replace(one, argument_order=ordered) if name in _ENDS else one
+
+
 def _aggregated(one: Aggregated, rows: Sequence[Column]) -> Aggregated:
     order = one.order
     if function_name(one.form) in _GREATEST:  # DuckDB gives the first of those that tie: the greatest.

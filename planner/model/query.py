@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from sqlfront.planner.model.computed_rows import ComputedRows
+from sqlfront.planner.model.raw_column import Direction as Direction
 from sqlfront.planner.model.raw_column import RawColumn as RawColumn
+from sqlfront.planner.model.window_functions import Windows
 
 Mode = Literal["bag", "set", "group"]
 Presence = Literal["required", "optional", "absent"]
@@ -139,13 +141,6 @@ class Measure:
     """
 
     factors: tuple[tuple[str, str], ...] = ()
-
-
-class Direction(NamedTuple):
-    """In which direction values are sorted."""
-
-    descending: bool = False
-    nulls_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -330,7 +325,8 @@ class Definition:
     they are: then the view has no atoms, and its variables, of which its rows consist, are the columns of the union.
     `settings` are those of DuckDB under which all its expressions are computed, as far as they are not DuckDB's
     defaults. `is_frozen` says that the answer of the final projection depends on settings: then it is computed under
-    these, not in the statement that reads the view, whose session may have others.
+    these, not in the statement that reads the view, whose session may have others. `windows` are window functions that
+    are computed when the view is read.
     """
 
     atoms: tuple[Atom, ...]
@@ -357,6 +353,7 @@ class Definition:
     merged: bool = False
     settings: tuple[tuple[str, str], ...] = ()
     is_frozen: bool = False
+    windows: Windows | None = None
 
     def order_of(self, variable: str) -> frozenset[str]:
         """The variables by all of which rows are sorted that are sorted by this one."""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from sqlfront.planner.model.window_functions import WindowValue
+
+
+class Direction(NamedTuple):
+    """In which direction values are sorted."""
+
+    descending: bool = False
+    nulls_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class RawColumn:
     weight    how far the position of `rank` is beyond the value that it is rounded down to, a DOUBLE from 0 to 1
     mode      `variable` of the first value, where the values are in the order of how often they come about; as before
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
+    window    what `window` says, of rows kept in order; an aggregate is `over`, whose measures are those of `Windows`
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
     `specials` are the measures that count NaN, +inf and -inf of a floating sum; of a statistic those that count such
     values of each floating argument.
@@ -55,7 +65,9 @@ class RawColumn:
     """
 
     name: str
-    kind: Literal["variable", "count", "sum", "avg", "least", "greatest", "list", "rank", "weight", "mode", "statistic"]
+    kind: Literal[
+        "variable", "count", "sum", "avg", "least", "greatest", "list", "rank", "weight", "mode", "statistic", "window"
+    ]
     type: str
     variable: str | None = None
     terms: tuple[tuple[int, int], ...] = ()
@@ -70,6 +82,8 @@ class RawColumn:
     first: int = 0
     once: bool = False
     rank: Rank | None = None
+    window: WindowValue | None = None
+    over: RawColumn | None = None
 
     @property
     def is_list(self) -> bool:

@@ -123,6 +123,8 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         return "rows that tie share their rank, and no tree stops behind such rows"
     if definition.mode == "group":
         return _group_obstacle(definition)
+    if definition.having is not None:
+        return "rows are left out when the view is read"
     if definition.comparisons:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
     if plan.shape == "cyclic" and plan.joins:

@@ -15,6 +15,7 @@ from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
 from sqlfront.cut.kept_values import KeptValues, null_together, without_null_values
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
+from sqlfront.cut.pulled_windows import PulledWindows
 from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import OrderContext, Ordering, bind_orders, completed, direction
@@ -139,8 +140,7 @@ class BlockBinder:
         descending: bool,
     ) -> tuple[JoinCore, list[Scalar]]:  # fmt: skip
         """The first row of each group of a join, in the order of values none of which is NULL, as a join of that view
-        alone; its columns are the groups' and the values. A group without such a row has NULL for one of them, or no
-        row."""
+        alone; its columns are the groups' and the values. A group without such a row has no row, or a NULL."""
         blocks = self._blocks
 
         def first_by(compared: Sequence[Scalar]) -> Definition:
@@ -189,6 +189,9 @@ class _Block:
         summed = SummedArguments(list(self._aggregated.values()), shape.scalar)
         self._aggregates = Aggregates(self._con, core, self._leaves, self._kept, self._notes, summed)
         self._free: list[str] = []
+        self._windows: PulledWindows | None = None
+        if shape.windows is not None:
+            self._windows = PulledWindows(shape.windows, core, self._leaves, self._aggregates, blocks)
 
     def definition(self, names: Sequence[str], columns: Sequence[str], in_order: bool) -> Definition:
         """The definition with columns of these names; those of orders are told by `columns`."""
@@ -203,7 +206,7 @@ class _Block:
         hidden = [item.value for ordering in orderings for item in ordering.items]
         items = _with_hidden(items, [*hidden, *partition])
         projection = [self._projected(value, place < shown) for place, value in enumerate(items)]
-        having = self._lowered(shape.having) if shape.having is not None else None
+        having = self._projected(self._whole(shape.having), False) if shape.having is not None else None
         if shape.mode == "group" and not self._aggregates.measures:
             self._aggregates.count_rows()
         texts = [scalar_sql(value) for value in projection]
@@ -212,14 +215,15 @@ class _Block:
         context = OrderContext(self._con, core, self._leaves, self._composing)
         orders = bind_orders(orderings, shape.mode, places, seen, context, self._spelled)
         limit = self._limit(partition, places, orderings)
-        free = tuple(dict.fromkeys(self._free))
+        windows = self._windows
+        free = tuple(dict.fromkeys([*self._free, *(windows.columns if windows is not None else ())]))
         types = [value.type for value in shape.items]
         found = Definition(
             atoms=self._leaves.build(),
             free=free,
             mode=shape.mode,
             measures=self._aggregates.measures,
-            raw=(*self._variables(free), *self._aggregates.raw),
+            raw=(*self._variables(free), *(self._aggregates.raw if windows is None else windows.raw)),
             projection=tuple(texts[:shown]),
             having=scalar_sql(having) if having is not None else None,
             columns=tuple(zip(names, types, strict=False)),
@@ -231,6 +235,8 @@ class _Block:
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
+        if windows is not None:
+            return windows.over(found)
         found = self._leaves.compared(found)
         if core.outer and (obstacle := outer_obstacle(found)) is not None:
             raise OuterChildError(obstacle)
@@ -315,6 +321,8 @@ class _Block:
 
     def _row_value(self, part: Scalar) -> Scalar | None:
         """An expression of one table as its variable; None to look inside."""
+        if self._windows is not None and self._windows.reads(part):
+            return self._windows.value(part)
         atoms = self._core.atoms_of(part)
         if len(atoms) != 1:
             return None
@@ -355,6 +363,8 @@ class _Block:
             ranks = shape.first is not None and shape.first.name != "row_number"
             items = order[: len(written.items)] if written is not None else order
             rest = order[len(items) :]
+            if self._windows is not None and shape.top is None:
+                rest = self._windows.ties([*rest, *map(self._blocks.defaults.sort, shown)])
             ties = rest or [self._blocks.defaults.sort(value) for value in shown]
             ending, settled = completed(items, [] if ranks else ties, self._core, shape.mode, self._composing)
             if written is not None and settled:

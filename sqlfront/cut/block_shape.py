@@ -24,11 +24,21 @@ from sqlfront.planner.model.query import Mode
 from sqlfront.storage.codecs.order import is_orderable
 
 
+@dataclass(frozen=True)
+class PulledRows:
+    """Window functions of a block, over rows with these columns. QUALIFY leaves only the rows of `first`."""
+
+    functions: tuple[Windowed, ...]
+    columns: tuple[Column, ...]
+    first: FirstRows | None = None
+
+
 @dataclass
 class Shape:
     """A block: its `items`, the output columns first, over the columns of `core`, or of its groups and aggregates.
 
-    `orders` are those of its rows, over the same columns; the first is that of `top`, or of the query.
+    `orders` are those of its rows, over the same columns; the first is that of `top`, or of the query. `windows` are
+    window functions that are computed when the view is read; `items`, `orders` and `having` may read their columns.
     """
 
     core: Term
@@ -43,6 +53,7 @@ class Shape:
     first: FirstRows | None = None
     scalar: bool = False
     boolean: bool = False
+    windows: PulledRows | None = None
 
     @property
     def read(self) -> frozenset[Column]:
@@ -53,6 +64,8 @@ class Shape:
         values += [value for one in made for value in (*one.arguments, one.filter, *(item.value for item in one.order))]
         values += [value for one in numbering for value in one.partition]
         values += [] if self.having is None else [self.having]
+        if self.windows is not None:
+            return frozenset(self.windows.columns)
         return columns_of(*values) | frozenset(self.groups)
 
     def substitute(self, values: dict[Column, Scalar]) -> None:

@@ -64,7 +64,7 @@ def in_touched_groups(
     groups; of the others those are left out that are not `read`, if that is said. NotSupportedError if the rows below
     cannot be a block."""
     written, term = term, _over_columns(term, blocks)
-    rows = _rows(term, blocks)
+    rows = kept_rows(term, blocks)
     columns, term = rows.columns, replace(term, input=rows)
     if isinstance(term, Aggregate):
         told = (_WHY.get(function_name(one.form)) for one in term.aggregates)
@@ -191,7 +191,7 @@ def _over_columns(term: Computed, blocks: Blocks) -> Computed:
     return Window(below, functions)
 
 
-def _rows(term: Computed, blocks: Blocks) -> Term:
+def kept_rows(term: Computed, blocks: Blocks) -> Term:
     """The rows that are kept for an operator: the columns that it needs; all of a shared term, which is kept once."""
     if isinstance(term.input, Common) and term.input.columns:
         return term.input

@@ -22,10 +22,10 @@ from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
 from sqlfront.cut.computed_groups import in_touched_groups
-from sqlfront.cut.form_words import CHILDREN, COMPARED, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
-from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
+from sqlfront.cut.outer_joins import CHILDREN, COMPARED, FORMS, add_join_of_keys, add_outer_join, may_be_child
+from sqlfront.cut.pulled_windows import NotPulledError, pulled_shape
 from sqlfront.cut.semi_joins import add_semi_join, best_of, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
@@ -117,6 +117,13 @@ class Blocks:
         self, term: Term, names: Sequence[str], more: Sequence[Sequence[Sort]] = (), columns: Sequence[str] = ()
     ) -> Definition:
         """The definition of a query, or a block, with columns of these names."""
+        kept = self.state()
+        try:
+            if (pulled := pulled_shape(term, len(names), more, self)) is not None:
+                return self.binder.bind(pulled, names, columns, natively=True)
+        except (NotPulledError, NotSupportedError) as why:
+            self.restore(kept)
+            self.told[f"window functions are computed by partition: {str(why).partition(chr(10))[0]}"] = None
         return self.binder.bind(shape_of(term, len(names), more), names, columns)
 
     def state(self) -> dict[str, Any]:

@@ -129,6 +129,8 @@ def _terms(items: Sequence[Sort], context: OrderContext) -> tuple[tuple[Term, ..
     settled = 0
     for place, item in enumerate(items):
         value, atoms = item.value, core.atoms_of(item.value)
+        if not all(map(core.is_own, columns_of(value))):
+            raise Obstacle(f"{core.spelled(value)} is computed when the view is read")
         if place < settled or not atoms:
             continue
         numbers[value] = len(terms)

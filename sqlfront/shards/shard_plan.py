@@ -81,6 +81,12 @@ def plan_shards(session: Session, query: str, shards: int, sizes: Mapping[str, f
 
 def with_views(database: Database, con: Any, bound: Bound) -> Definition:
     """The definition of a query, with the materialized views that it reads as blocks."""
+    if (windows := bound.definition.windows) is not None:
+        raise NotSupportedError(
+            f"shards do not compute {windows.label}",
+            why="a value depends on other rows, and is computed from rows that one process keeps in order",
+            hint="leave it out of the sharded view, and compute it over the shards' rows",
+        )
     for _, block in bound.definition.derived:
         if not isinstance(block, Definition):
             what, why, hint = block.one_shard

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import (
     RESERVED_HIGH,
+    TWO_WORDS,
     Codec,
     escape,
     fixed_array,
@@ -171,6 +172,14 @@ class NormalIntervalCodec(IntervalCodec):
     ) -> tuple[np.ndarray, np.ndarray]:
         borrow = (days < 0) & (micros > 0)
         return super()._words(days, micros, _truncated(days + borrow, _MONTH), -borrow.astype(np.int64))
+
+
+def wide_integers(array: pa.Array) -> list[int | None]:
+    """The values of a HUGEINT array as Python's."""
+    words, nulls = fixed_values(array, TWO_WORDS), nulls_of(array)
+    pairs = zip(words["low"].tolist(), words["high"].tolist(), strict=True)
+    values: list[int | None] = [(high << 64) + (low & (2**64 - 1)) for low, high in pairs]
+    return values if nulls is None else [None if null else value for value, null in zip(values, nulls, strict=True)]
 
 
 def _signed(word: int) -> int:

@@ -40,28 +40,45 @@ class OrderedRows:
 
     def groups_of(self, rows: np.ndarray) -> np.ndarray:
         """The groups of rows. O(1) each."""
-        return self.groups(np.column_stack([self.words(rows, place) for place in self.table.indexes[self.index]]))
+        numbers = self.words(rows, int(self.table.header[at.LINKS]) + 2 * self.index + 1) & 0xFFFFFFFF
+        return int(self.group.header[at.ROWS]) + numbers * int(self.group.header[at.WIDTH]) * 8
 
     def all_groups(self) -> np.ndarray:
         """All groups that have rows. O(groups)."""
         header = self.group.header
         first, size = int(header[at.ROWS]), int(header[at.WIDTH]) * 8
         found = first + np.arange(int(header[at.USED]), dtype=np.int64) * size
-        sizes = np.empty(len(found), np.int64)
-        group_reads.sizes(self.group.address, _at(found), len(found), _at(sizes))
-        return found[sizes > 0]
+        return found[self.sizes(found) > 0]
+
+    def sizes(self, groups: np.ndarray) -> np.ndarray:
+        """How many different rows each group has. O(1) each."""
+        groups, found = _whole(groups), np.empty(len(groups), np.int64)
+        group_reads.sizes(self.group.address, _at(groups), len(groups), _at(found))
+        return found
 
     def copies(self, groups: np.ndarray) -> np.ndarray:
-        """How many copies of rows each group has. O(log group) expected each."""
-        ends = np.empty(len(groups), np.int64)
+        """How many copies of rows each group has. O(1) each."""
+        return self.totals(groups)[:, 0, 0]
+
+    def totals(self, groups: np.ndarray) -> np.ndarray:
+        """The sums of all rows of each group, as `sums_before` has them: those below its root. O(1) each."""
+        header, limbs = self.table.header, self.table.limbs + 1
+        roots = (self.words(groups, int(self.group.header[at.TAIL]) + 1, 0) & 0xFFFFFFFF) - 1
+        first, values = int(header[at.TAIL]) + 1, int(header[at.SUMS])
+        found = self._memory()[roots, first : first + values * limbs]
+        found[roots < 0] = 0
+        return found.reshape(len(groups), values, limbs)
+
+    def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many rows each group has, and all of them, group after group, in their order. O(1) a row."""
         groups = _whole(groups)
-        group_reads.ends(
-            self.table.address, self.group.address, _at(groups), len(groups), 1, _at(self._scratch), _at(ends)
-        )
-        found = np.zeros(len(groups), np.int64)
-        there = ends != 0
-        found[there] = self.sums_before(ends[there])[:, 0, 0] + self.words(ends[there], self.table.keys)
-        return found
+        sizes = self.sizes(groups)
+        found = np.empty(int(sizes.sum()), np.int64)
+        group_reads.members(
+            self.table.address, self.group.address, self.index, _at(groups), len(groups), _at(self._scratch),
+            _at(found),
+        )  # fmt: skip
+        return sizes, found
 
     def heads(self, groups: np.ndarray) -> np.ndarray:
         """The first row of each group. O(1) each."""
@@ -107,6 +124,21 @@ class OrderedRows:
         made = kernels.follow(self.table.address, int(row), count, _at(self._scratch), _at(found))
         return found[:made]
 
+    def gather(self, rows: np.ndarray, places: Sequence[int]) -> np.ndarray:
+        """The words at some places of each row, NULL's code where there is none; shape (places, rows)."""
+        header = self.table.header
+        numbers = (rows - int(header[at.ROWS])) // (8 * int(header[at.WIDTH]))
+        there = rows != 0
+        found = self._memory()[np.where(there, numbers, 0)[:, None], np.array(places, np.int64)].T
+        found[:, ~there] = at.NULL_CODE
+        return np.ascontiguousarray(found)
+
+    def _memory(self) -> np.ndarray:
+        """The words of all rows, by their numbers."""
+        header = self.table.header
+        used, width = int(header[at.USED]), int(header[at.WIDTH])
+        return words_at(header[at.ROWS], used * width).reshape(used, width)
+
     def words(self, rows: np.ndarray, place: int, absent: int = at.NULL_CODE) -> np.ndarray:
         """The word at a place of each row, `absent` where there is none."""
         rows, found = _whole(rows), np.empty(len(rows), np.int64)
@@ -141,6 +173,13 @@ def frame_sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, initial
     found = np.empty((count + 1, limbs + 1), np.int64)
     kernels.frame_sums(_at(values), limbs, _at(starts), _at(ends), count, _at(base), _at(found))
     return found[:count]
+
+
+def order_list(places: Sequence[tuple[int, int, int]], *, descending: bool) -> np.ndarray:
+    """The order list of words that compare as `codecs/order.py` says."""
+    flag = at.ORDER_DESCENDING if descending else 0
+    words = [word for place, kind, operand in places for word in (place, kind + flag, operand)]
+    return np.array([0, len(places), *words], np.int64)
 
 
 def frame_firsts(

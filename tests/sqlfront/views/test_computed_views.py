@@ -168,7 +168,7 @@ def test_explain_says_what_is_computed_and_at_what_cost(con: sqlfront.Connection
     "query",
     [
         "SELECT shop, mad(day) AS m FROM sales GROUP BY shop",
-        "SELECT shop, rank() OVER (PARTITION BY shop ORDER BY day) AS r FROM sales",
+        "SELECT shop, list(day) OVER (PARTITION BY shop ORDER BY day) AS r FROM sales",
     ],
 )
 def test_a_change_costs_the_rows_of_its_group_whatever_else_there_is(query: str) -> None:
@@ -189,8 +189,8 @@ def test_a_change_costs_the_rows_of_its_group_whatever_else_there_is(query: str)
 HANDED = {
     "groups": ("SELECT shop, mad(amount) AS m FROM sales GROUP BY shop", 21, 1),
     "wide lists": ("SELECT shop, list(day::HUGEINT ORDER BY day) AS l FROM sales GROUP BY shop", 21, 1),
-    "partitions": ("SELECT shop, day, sum(day) OVER (PARTITION BY shop ORDER BY day) AS s FROM sales", 21, 1),
-    "filtered partitions": ("SELECT shop, day FROM sales QUALIFY day > avg(day) OVER (PARTITION BY shop)", 21, 1),
+    "partitions": ("SELECT shop, day, list(day) OVER (PARTITION BY shop ORDER BY day) AS s FROM sales", 21, 1),
+    "filtered partitions": ("SELECT shop, day FROM sales QUALIFY day > median(day) OVER (PARTITION BY shop)", 21, 1),
     "partitions of which no column is read": (
         "SELECT count(*) AS n FROM (SELECT sum(shop) OVER (PARTITION BY day) AS s FROM sales) WHERE s > 40",
         11,

@@ -1,0 +1,62 @@
+"""Raw columns that are made of sums, as Arrow: counts, sums, averages and statistics of groups, or of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.rows import whole_numbers
+from sqlfront.maintenance.program.shapes import Part
+from sqlfront.planner.model.query import RawColumn
+from sqlfront.storage.codecs.moments import decode_statistic
+from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, to_integers, with_specials
+
+
+@dataclass
+class Sums:
+    """The sums of some rows: `parts` are those of the measures by their numbers, `shift` is the binary scale of a part,
+    `values` has it for each row, shape (rows, limbs)."""
+
+    parts: Sequence[Part]
+    shift: Callable[[Part], int]
+    values: Callable[[Part], np.ndarray]
+
+    def numbers(self, measure: int) -> np.ndarray:
+        """A measure's values as int64. DataError if one is beyond that."""
+        return whole_numbers(self.values(self.parts[measure]))
+
+    def total(self, terms: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
+        """The sums of coefficients times measures, in the unit 2^-shift, and the shift."""
+        parts = [(coefficient, self.parts[measure]) for coefficient, measure in terms]
+        shift = max((self.shift(part) for _, part in parts), default=0)
+        return combine([(number << (shift - self.shift(part)), self.values(part)) for number, part in parts]), shift
+
+
+def aggregate_column(sums: Sums, raw: RawColumn) -> Any:
+    """A raw column that is made of sums."""
+    if raw.kind == "statistic":
+        return _statistic(sums, raw)
+    present = None if raw.present is None else sums.numbers(raw.present)
+    limbs, shift = sums.total(raw.terms)
+    if raw.kind == "avg":
+        assert present is not None
+        array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
+    else:
+        array = decode_sum(limbs, shift, present, raw.type)
+    return array if raw.specials is None else with_specials(array, *map(sums.numbers, raw.specials))
+
+
+def _statistic(sums: Sums, raw: RawColumn) -> Any:
+    """A statistic from its moments, brought to the finest unit that one of them has for its arguments."""
+    assert raw.statistic is not None and raw.present is not None
+    totals = {one.powers: sums.total(one.terms) for one in raw.moments}
+    places = max(-(-shift // sum(powers)) for powers, (_, shift) in totals.items())
+    moments = {
+        powers: [number << (places * sum(powers) - shift) for number in to_integers(limbs)]
+        for powers, (limbs, shift) in totals.items()
+    }
+    unit, wild = 10**raw.scale << places, list(map(sums.numbers, raw.specials or ()))
+    return decode_statistic(raw.statistic, sums.numbers(raw.present), moments, unit, wild)

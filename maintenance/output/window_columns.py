@@ -1,0 +1,93 @@
+"""Raw columns that are window functions, for the rows of any source: each copy of a row has values of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column
+from sqlfront.maintenance.program.rows import Rows
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.windows.located_rows import LocatedRows
+from sqlfront.maintenance.windows.order_walk import NumberedWalk, OrderWalk
+from sqlfront.maintenance.windows.sought_rows import SoughtRows
+from sqlfront.maintenance.windows.whole_partitions import WholePartitions
+from sqlfront.maintenance.windows.window_stores import KeptOrder
+from sqlfront.maintenance.windows.window_values import FrameSums, other_rows, ranks
+from sqlfront.planner.model.query import RawColumn
+from sqlfront.storage.codecs.order import order_places
+from sqlfront.storage.codecs.wide import wide_integers
+from sqlfront.storage.stores.ordered_rows import OrderedRows, order_list
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+STEPS_SOUGHT = 8
+"""Rows of whole partitions are read in the time that one row takes along a tree."""
+
+
+class WindowColumns:
+    """The window functions of copies of a source's rows: those at `repeat` (None: one of each), the first after those
+    `skipped` of a row."""
+
+    def __init__(
+        self, view: MaintainedView, source: Rows, rows: int, repeat: np.ndarray | None, skipped: np.ndarray | None
+    ) -> None:
+        self._view, self._source = view, source
+        self._repeat = np.arange(rows) if repeat is None else repeat
+        if isinstance(source, (OrderWalk, NumberedWalk)):
+            self._copies = source.copies
+        else:
+            self._copies = np.arange(len(self._repeat)) - np.searchsorted(self._repeat, self._repeat)
+            self._copies += 0 if skipped is None else skipped[self._repeat]
+        self._located: dict[int, LocatedRows] = {}
+        self._sought: list[SoughtRows] = []
+
+    def tell(self) -> None:
+        """Add the steps that have been taken to the view's meter."""
+        self._view.reads.steps += sum(one.steps for one in self._sought)
+        self._sought.clear()
+
+    def values(self, raw: RawColumn) -> list[Any]:
+        """A raw column of the copies as DuckDB's Python values, of a type in PLAIN, WHOLE or SUMS."""
+        array = self.column(raw)
+        return wide_integers(array) if raw.type == "HUGEINT" else array.to_pylist()
+
+    def column(self, raw: RawColumn) -> pa.Array:
+        """A raw column of the copies, as Arrow."""
+        value, stores = raw.window, self._view.windows
+        assert value is not None and stores is not None
+        kept, rows = stores.kept[value.order], self._rows(value.order)
+        if raw.variable is not None:
+            codec, places = self._view.codecs[raw.variable], kept.places((raw.variable,))
+            if value.function in ("min", "max"):
+                order = order_list(order_places(codec, places[0]), descending=value.function == "max")
+                return codec.decode(rows.firsts(order, places, value))
+            return codec.decode(rows.words(places, other_rows(value, rows)))
+        if raw.over is None:
+            return ranks(value, rows)
+        sums = FrameSums(kept, rows, value)
+        return aggregate_column(Sums(stores.parts, kept.shift, sums.values), raw.over)
+
+    def _rows(self, number: int) -> LocatedRows:
+        """Where the copies stand in an order."""
+        if number not in self._located:
+            assert self._view.windows is not None
+            kept = self._view.windows.kept[number]
+            walked = self._source.located(kept) if isinstance(self._source, (OrderWalk, NumberedWalk)) else None
+            self._located[number] = self._found(kept) if walked is None else walked
+        return self._located[number]
+
+    def _found(self, kept: KeptOrder) -> LocatedRows:
+        rows = OrderedRows(kept.source.store.table)
+        words = [word[self._repeat] for name in kept.shape.variables for word in self._source.words(name)]
+        addresses = rows.rows(np.column_stack(words))
+        groups = np.unique(rows.groups_of(addresses))
+        if len(addresses) * STEPS_SOUGHT >= rows.copies(groups).sum():
+            whole = WholePartitions(kept, groups)
+            self._view.reads.steps += whole.steps
+            return whole.located(whole.places_of(addresses, self._copies))
+        self._sought.append(SoughtRows(kept, rows, addresses, self._copies))
+        return self._sought[-1]

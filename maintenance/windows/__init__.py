@@ -1,0 +1,1 @@
+"""Rows kept in order for window functions, and the values that are read from them."""

@@ -1,0 +1,54 @@
+"""Where rows stand in their partitions: what window functions ask of an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from sqlfront.planner.model.window_functions import WindowValue
+
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+class LocatedRows(Protocol):
+    """Some rows, each copy apart, in an order. Positions count the rows of a partition, copies apart, from 0.
+
+    `position` is that of each row, `size` the number of rows in its partition. Frames are pairs of positions: that of
+    the first row, and that behind the last.
+    """
+
+    position: np.ndarray
+    size: np.ndarray
+
+    def peers(self, items: int) -> Bounds:
+        """The frame of each row's peers: the rows that tie in the first `items` of the order."""
+        ...
+
+    def dense_ranks(self, items: int) -> np.ndarray:
+        """How many groups of peers come before each row."""
+        ...
+
+    def group_edge(self, items: int, groups: int, behind: bool) -> np.ndarray:
+        """The position of the first row of the group so many `groups` of peers after each row's (before it, if
+        negative), or that `behind` its last row; the partition's first or last edge where there is no such group."""
+        ...
+
+    def range_edge(self, distance: int, behind: bool) -> np.ndarray:
+        """The position of the first row whose value of the order's first item is so far, in codes, behind that of each
+        row, or the position `behind` the last such row. Rows of NULL have the edge of their peers."""
+        ...
+
+    def words(self, places: Sequence[int], positions: np.ndarray) -> list[np.ndarray]:
+        """Key words of the row at a position in each row's partition; the code of NULL for a position outside."""
+        ...
+
+    def sums(self, value: int, frame: Bounds) -> np.ndarray:
+        """The sum of a value over each row's frame, as limbs, shape (rows, limbs)."""
+        ...
+
+    def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
+        """The key words at `places` of the row that comes first in each row's frame by an order list, of those whose
+        first word is not NULL; the code of NULL where there is none. O(rows of the partition) at worst."""
+        ...

@@ -1,0 +1,100 @@
+"""The values of window functions for rows whose places in their orders are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.program.shapes import COUNT, Part
+from sqlfront.maintenance.windows.located_rows import Bounds, LocatedRows
+from sqlfront.maintenance.windows.window_stores import KeptOrder
+from sqlfront.planner.model.window_functions import WindowValue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def ranks(value: WindowValue, rows: LocatedRows) -> pa.Array:
+    """The values of a function of positions: whole numbers, or shares of a partition."""
+    import pyarrow as pa
+
+    return pa.array(_RANKS[value.function](value, rows))
+
+
+def _row_number(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    return rows.position + 1
+
+
+def _rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    return rows.peers(value.peers)[0] + 1
+
+
+def _dense_rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    return rows.dense_ranks(value.peers) + 1
+
+
+def _percent_rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    others = rows.size - 1
+    return np.where(others > 0, rows.peers(value.peers)[0] / np.maximum(others, 1), 0.0)
+
+
+def _cume_dist(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    return rows.peers(value.peers)[1] / rows.size
+
+
+def _ntile(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    """The first buckets have a row more than the others."""
+    small, more = rows.size // value.number, rows.size % value.number
+    behind = rows.position - more * (small + 1)
+    return np.where(behind < 0, rows.position // (small + 1), more + behind // np.maximum(small, 1)) + 1
+
+
+_RANKS = {
+    "row_number": _row_number, "rank": _rank, "dense_rank": _dense_rank, "percent_rank": _percent_rank,
+    "cume_dist": _cume_dist, "ntile": _ntile,
+}  # fmt: skip
+
+
+def other_rows(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    """The position of the row that a function reads its value of, outside the partition where there is none."""
+    if value.function in ("lag", "lead"):
+        return rows.position + (-value.number if value.function == "lag" else value.number)
+    start, end = frame_bounds(value, rows)
+    if value.function == "last_value":
+        return np.where(start < end, end - 1, -1)
+    found = start + max(value.number - 1, 0)
+    return np.where(found < end, found, -1)
+
+
+def frame_bounds(value: WindowValue, rows: LocatedRows) -> Bounds:
+    """The positions of the first row of each row's frame, and that behind the last, which is not less."""
+    start = _bound(value, value.frame.start, rows, behind=False)
+    end = _bound(value, value.frame.end, rows, behind=True)
+    return start, np.maximum(start, end)
+
+
+def _bound(value: WindowValue, offset: int | None, rows: LocatedRows, behind: bool) -> np.ndarray:
+    if offset is None:
+        return rows.size if behind else np.zeros(len(rows.size), np.int64)
+    if value.frame.unit == "ROWS":
+        return np.clip(rows.position + offset + behind, 0, rows.size)
+    if offset == 0:
+        return rows.peers(value.peers)[int(behind)]
+    if value.frame.unit == "RANGE":
+        return rows.range_edge(offset, behind)
+    return rows.group_edge(value.peers, offset, behind)
+
+
+class FrameSums:
+    """The sums of rows' frames in an order."""
+
+    def __init__(self, kept: KeptOrder, rows: LocatedRows, value: WindowValue) -> None:
+        self._kept, self._rows = kept, rows
+        self._frame = frame_bounds(value, rows)
+
+    def values(self, part: Part) -> np.ndarray:
+        """A part's sum over each row's frame, shape (rows, limbs)."""
+        if part == COUNT:
+            return (self._frame[1] - self._frame[0]).reshape(-1, 1)
+        return self._rows.sums(self._kept.shape.parts.index(part), self._frame)

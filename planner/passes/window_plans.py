@@ -1,0 +1,61 @@
+"""Window functions in a plan: what the orders cost in which their rows are kept, and what reading them takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlfront.planner.model.bound import LOGARITHMIC_BOUND, worst
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition, RawColumn
+from sqlfront.planner.theory.wording import enumerate_words
+
+_SHORT = 64
+"""Frames of at most so many rows are gone through row by row."""
+
+
+def add_windows(plan: Plan, definition: Definition) -> Plan:
+    """`plan` with the orders of the definition's window functions."""
+    windows = definition.windows
+    if windows is None:
+        return plan
+    cost, orders = plan.cost, [order.label for order in windows.orders]
+    update, building = worst([cost.update, LOGARITHMIC_BOUND]), cost.preprocessing.in_order()
+    one_scan = len(orders) == 1 and windows.numbered is None
+    delay = cost.delay if one_scan else worst([cost.delay, LOGARITHMIC_BOUND])
+    kept = f"The rows are kept in order {enumerate_words(orders)}, with sums below each row of the order's tree."
+    notes = [kept, *_filter(definition), _look_ups([raw for raw in definition.raw if raw.window is not None])]
+    return replace(
+        plan,
+        cost=replace(cost, update=update, preprocessing=building, delay=delay),
+        reason=" ".join((plan.reason, *notes)),
+    )
+
+
+def _filter(definition: Definition) -> list[str]:
+    """What QUALIFY does to reads."""
+    if definition.having is None or definition.windows is None:
+        return []
+    if definition.windows.numbered is not None:
+        return ["QUALIFY leaves rows by their numbers: only these are found, O(log N) each."]
+    return ["QUALIFY leaves out rows as they are read: a read goes through all rows."]
+
+
+def _look_ups(raw: list[RawColumn]) -> str:
+    """What the value of one row takes."""
+    whole = dict.fromkeys(one.window.function.upper() for one in raw if one.window is not None and _is_whole(one))
+    if not whole:
+        return "A scan goes through each partition once; one row's values are found in O(log N)."
+    return (
+        "A scan goes through each partition once; one row's values are found in O(log N), but for "
+        f"{enumerate_words(list(whole))}: O(rows of its partition)."
+    )
+
+
+def _is_whole(raw: RawColumn) -> bool:
+    """Whether one row's value takes its whole partition."""
+    value = raw.window
+    assert value is not None
+    start, end = value.frame.start, value.frame.end
+    if value.function not in ("min", "max"):
+        return value.function == "dense_rank"
+    return value.frame.unit != "ROWS" or start is None or end is None or end - start >= _SHORT
