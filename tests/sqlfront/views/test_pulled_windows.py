@@ -122,6 +122,30 @@ def test_touched_groups_say_the_same(con: sqlfront.Connection, seed: int, monkey
         assert same_rows(con.execute("FROM v").fetchall(), con.execute("FROM touched").fetchall()), text
 
 
+FIXED = (
+    "row_number() OVER (PARTITION BY g ORDER BY o, x)",
+    "rank() OVER (PARTITION BY g ORDER BY o)",
+    "sum(x) OVER (PARTITION BY g ORDER BY o, x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "sum(x) OVER (PARTITION BY g ORDER BY o DESC NULLS LAST)",
+    "sum(x) OVER (PARTITION BY g ORDER BY o GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+    "lag(x) OVER (ORDER BY x DESC, g, o)",
+)
+COPIES = "(1, 1, 5), (1, 1, 5), (1, 2, 7), (1, NULL, 1), (2, 1, 3), (2, 3, 4), (2, 3, 4), (2, 9, 8)"
+
+
+@pytest.mark.parametrize("sought", [False, True])
+def test_copies_peers_and_partitions(con: sqlfront.Connection, sought: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if sought:
+        monkeypatch.setattr(window_columns, "STEPS_SOUGHT", 0)
+    con.execute(f"CREATE TABLE t (g INTEGER, o INTEGER, x INTEGER); INSERT INTO t VALUES {COPIES}")
+    text = f"SELECT g, o, x, {', '.join(FIXED)} FROM t"
+    expected = con.execute(text).fetchall()
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {text} ORDER BY x")
+    for found in (con.execute("FROM v").fetchall(), con.view("v").top(100)):
+        for place in range(3, 3 + len(FIXED)):
+            assert same_bag(*([(*row[:3], row[place]) for row in rows] for rows in (found, expected))), FIXED[place - 3]
+
+
 QUERIES = [
     "SELECT d, x, sum(x) OVER (ORDER BY d RANGE BETWEEN INTERVAL 2 DAYS PRECEDING AND CURRENT ROW) AS s FROM "
     "(SELECT DATE '2026-01-01' + b AS d, x FROM r)",
