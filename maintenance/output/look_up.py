@@ -83,7 +83,8 @@ class Direct:
 
 def _direct(view: MaintainedView, variables: Sequence[str], walk: Walk) -> Direct | None:
     """The direct way, where one level has the whole key and all values, each of one word."""
-    if not variables or len(walk.levels) != 2 or len(walk.factors) != 1 or view.definition.mode != "group":
+    grouped = view.definition.mode == "group" and not view.distinct_sets
+    if not variables or len(walk.levels) != 2 or len(walk.factors) != 1 or not grouped:
         return None
     table, (level, shape) = walk.levels[1].table, walk.factors[0]
     if level != 1 or sorted(shape.variables) != sorted(variables) or shape.limbs != 1 or set(shape.widths) != {1}:
@@ -117,7 +118,7 @@ def look_up_by(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | Non
 
 def _made(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | None:
     definition = view.definition
-    if definition.having or definition.limit or definition.is_frozen or view.distinct_sets:
+    if definition.having or definition.limit or definition.is_frozen:
         return None
     codes = {variable: (0,) * view.codecs[variable].words for variable in variables}
     if rows_of(view).single is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.block_shape import PulledRows, Shape, shape_of
+from sqlfront.cut.block_shape import PulledRows, Shape
 from sqlfront.cut.computed_groups import kept_rows, label_of
 from sqlfront.cut.leaf_columns import Leaves, named
 from sqlfront.cut.measures_of import AVERAGES, COUNTS, SUMS, Aggregates
@@ -78,10 +78,9 @@ class NotPulledError(Exception):
     """Why window functions are not computed when the view is read."""
 
 
-def pulled_shape(term: Term, outputs: int, more: Sequence[Sequence[Sort]], blocks: Blocks) -> Shape | None:
+def pulled_shape(shape: Shape, blocks: Blocks) -> Shape | None:
     """The shape of a query whose uppermost operators are window functions, QUALIFY included; None of any other. The
     rows below are one table, or become a block. NotPulledError if one of the functions has no such form."""
-    shape = shape_of(term, outputs, more)
     window = shape.core
     condition: Scalar | None = None
     if isinstance(window, Filter):

@@ -21,6 +21,7 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
+from sqlfront.cut.computed_forms import has_windows
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
@@ -117,14 +118,14 @@ class Blocks:
         self, term: Term, names: Sequence[str], more: Sequence[Sequence[Sort]] = (), columns: Sequence[str] = ()
     ) -> Definition:
         """The definition of a query, or a block, with columns of these names."""
-        kept = self.state()
+        shape, kept = shape_of(term, len(names), more), self.state()
         try:
-            if (pulled := pulled_shape(term, len(names), more, self)) is not None:
+            if has_windows(shape) and (pulled := pulled_shape(shape, self)) is not None:
                 return self.binder.bind(pulled, names, columns, natively=True)
         except (NotPulledError, NotSupportedError) as why:
             self.restore(kept)
             self.told[f"window functions are computed by partition: {str(why).partition(chr(10))[0]}"] = None
-        return self.binder.bind(shape_of(term, len(names), more), names, columns)
+        return self.binder.bind(shape, names, columns)
 
     def state(self) -> dict[str, Any]:
         """What has been bound so far, for `restore`."""

@@ -18,6 +18,8 @@ VIEWS = {
     "exact": "SELECT k, sum(x * 1.5) AS s, avg(x * 1.5) AS a FROM t GROUP BY k",
     "total": "SELECT sum(x) AS s, count(*) AS n FROM t WHERE x > 1000",
     "copies": "SELECT k % 2 AS k FROM t",
+    "ends": "SELECT k, min(g) AS g, max(x) AS x, count(DISTINCT g) AS n, min(x * 0.5) AS h FROM t GROUP BY k",
+    "whole": "SELECT max(x) AS x, count(DISTINCT k) AS n FROM t WHERE x > 50",
     "first": "SELECT k, x, g FROM t ORDER BY x DESC, k LIMIT 20",
 }
 
@@ -82,6 +84,8 @@ def compare(con: Any, text: str, params: Any = None) -> Any:
         ("SELECT * FROM by_k ", None),
         ("SELECT m, q.k FROM v AS q", None),
         ("SELECT * FROM exact ", None),
+        ("SELECT * FROM ends ", None),
+        ("SELECT * FROM ends WHERE k = 3", None),
     ],
 )
 def test_a_short_read_is_what_duckdb_reads(con: Any, short: list[bool], text: str, params: Any) -> None:
@@ -120,6 +124,7 @@ def test_a_short_read_is_what_duckdb_reads(con: Any, short: list[bool], text: st
         ("SELECT * FROM first ", None),
         ("SELECT * FROM total ", None),
         ("SELECT * FROM copies ", None),
+        ("SELECT * FROM whole ", None),
     ],
 )
 def test_any_other_read_is_right_too(con: Any, text: str, params: Any) -> None:
