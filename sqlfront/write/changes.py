@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ _SIGNS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 
 _VALUES = np.array([*_SIGNS.values(), 0], np.int64)
 _FEW = 256
 """Of so many rows, control values are read one by one."""
+_MOST_MATCHES = 1024
 WEIGHT, CHANGE_TYPE = "_weight", "_change_type"
 VARIANT_NAME = b"arrow.parquet.variant"
 
@@ -43,10 +44,11 @@ def read_changes(
     from sqlfront.storage.codecs.arrow_batches import in_one_chunk
 
     rows = in_one_chunk(as_arrow(what, changes))
-    names = rows.schema.names
-    places, control = _matched(what, tuple(columns), tuple(names))
-    weights = _weights(what, rows, names[control], control) if control is not None else None
-    for column, at in zip(columns, places, strict=True):
+    match = _match(what, columns, rows.schema)
+    weights = None
+    if match.control is not None:
+        weights = _weights(what, rows, rows.schema.names[match.control], match.control)
+    for column, at in zip(columns, match.places, strict=True):
         if column.not_null and at is not None and rows.column(at).null_count:
             raise IntegrityError(
                 f"a change of {what} has NULL in column {column.name}",
@@ -54,10 +56,11 @@ def read_changes(
                 hint="give a value",
             )
     kind, called = type(rows), [column.name for column in columns]
-    if None not in places and not any(map(pa.types.is_struct, rows.schema.types)):
-        return rows.select(list(places)).rename_columns(called), weights
+    if match.selected is not None:
+        taken = rows.select(match.selected)
+        return (taken if match.is_named else taken.rename_columns(called)), weights
     picked = []
-    for column, at in zip(columns, places, strict=True):
+    for column, at in zip(columns, match.places, strict=True):
         if at is not None:
             picked.append(_typed(rows.schema.field(at), rows.column(at)))
         elif column.name.casefold() in unread:
@@ -67,10 +70,42 @@ def read_changes(
     return kind.from_arrays(picked, names=called), weights
 
 
-@lru_cache(1024)
-def _matched(
-    what: str, columns: tuple[Column, ...], names: tuple[str, ...]
-) -> tuple[tuple[int | None, ...], int | None]:
+class _Match(NamedTuple):
+    """Which columns of changes of this `schema` are those of a table: their `places`, None for one that is missing, and
+    the place of the control values, if there are some. `selected` are the places if nothing else has to be done than to
+    take them, or to give them the table's names, unless they have them (`is_named`)."""
+
+    schema: pa.Schema
+    columns: Sequence[Column]
+    places: tuple[int | None, ...]
+    control: int | None
+    selected: list[int] | None
+    is_named: bool
+
+
+_matches: dict[str, _Match] = {}
+"""Of each table the last match: a stream's batches have one schema."""
+
+
+def _match(what: str, columns: Sequence[Column], schema: pa.Schema) -> _Match:
+    import pyarrow as pa
+
+    last = _matches.get(what)
+    if last is not None and last.columns is columns and last.schema.equals(schema, check_metadata=True):
+        return last
+    names = schema.names
+    places, control = _matched(what, columns, names)
+    selected = [at for at in places if at is not None]
+    if None in places or any(map(pa.types.is_struct, schema.types)):
+        return _Match(schema, columns, places, control, None, False)
+    is_named = [names[at] for at in selected] == [column.name for column in columns]
+    if len(_matches) > _MOST_MATCHES:
+        _matches.clear()
+    _matches[what] = _Match(schema, columns, places, control, selected, is_named)
+    return _matches[what]
+
+
+def _matched(what: str, columns: Sequence[Column], names: Sequence[str]) -> tuple[tuple[int | None, ...], int | None]:
     """The places of a table's columns among those of its changes, None for one that is missing, and that of the control
     values, if there are some."""
     position = {name.casefold(): place for place, name in enumerate(names)}

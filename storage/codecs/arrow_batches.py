@@ -33,6 +33,8 @@ def in_one_chunk(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     if not isinstance(rows, pa.Table) or rows.num_rows > _SMALL:
         return rows
     batches = rows.to_batches()
+    if len(batches) == 1:
+        return batches[0]
     return pa.concat_batches(batches) if batches else rows
 
 
