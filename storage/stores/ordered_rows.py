@@ -65,8 +65,8 @@ class OrderedRows:
         header, limbs = self.table.header, self.table.limbs + 1
         roots = (self.words(groups, int(self.group.header[at.TAIL]) + 1, 0) & 0xFFFFFFFF) - 1
         first, values = int(header[at.TAIL]) + 1, int(header[at.SUMS])
-        found = self._memory()[roots, first : first + values * limbs]
-        found[roots < 0] = 0
+        found, there = np.zeros((len(groups), values * limbs), np.int64), roots >= 0
+        found[there] = self._memory()[roots[there], first : first + values * limbs]
         return found.reshape(len(groups), values, limbs)
 
     def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,10 +128,9 @@ class OrderedRows:
         """The words at some places of each row, NULL's code where there is none; shape (places, rows)."""
         header = self.table.header
         numbers = (rows - int(header[at.ROWS])) // (8 * int(header[at.WIDTH]))
-        there = rows != 0
-        found = self._memory()[np.where(there, numbers, 0)[:, None], np.array(places, np.int64)].T
-        found[:, ~there] = at.NULL_CODE
-        return np.ascontiguousarray(found)
+        found, there = np.full((len(places), len(rows)), at.NULL_CODE), rows != 0
+        found[:, there] = self._memory()[numbers[there][:, None], np.array(places, np.int64)].T
+        return found
 
     def _memory(self) -> np.ndarray:
         """The words of all rows, by their numbers."""
