@@ -28,6 +28,7 @@ from sqlfront.planner.model.query import (
 )
 from sqlfront.storage.codecs.moments import decode_statistic
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
+from tests.window_oracle import NaiveWindows
 
 Row = tuple[Any, ...]
 COPIES = "how often"
@@ -39,10 +40,15 @@ def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str]
     """The view's rows, in no order. `tables` maps a qualified table name to what is read instead of it."""
     if definition.derived:
         return _with_derived(definition, con, tables or str)
+    if definition.windows is not None:
+        [atom] = definition.atoms
+        definition = replace(definition, atoms=(replace(atom, factors=definition.windows.factors),))
     factors = [(atom.name, factor) for atom in definition.atoms for factor in atom.factors]
     rows = con.execute(join_sql(definition, factors, tables)).fetchall()
     width = len(definition.free)
     keys = [row[:width] for row in rows]
+    if definition.windows is not None:
+        return _project(definition, con, _with_windows(definition, factors, keys, [row[width:] for row in rows]))
     if definition.mode == "bag":
         return _project(definition, con, keys)
     if definition.mode == "set":
@@ -287,6 +293,31 @@ def _unscaled(value: Any, kind: str) -> Any:
         return math.prod(Fraction(_unscaled(element, kind.rpartition("[")[0])) for element in value)
     assert isinstance(value, float) == (kind == "DOUBLE"), (value, kind)
     return value
+
+
+def _with_windows(
+    definition: Definition, factors: list[tuple[str, LeafColumn]], keys: list[Row], members: list[Row]
+) -> list[Row]:
+    """The raw columns of rows with window functions."""
+    columns = {(atom, factor.name): i for i, (atom, factor) in enumerate(factors)}
+    types = {(atom, factor.name): factor.type for atom, factor in factors}
+    windows = definition.windows
+    assert windows is not None
+
+    def summed(column: RawColumn, numbers: Sequence[int]) -> Any:
+        frame = [members[number] for number in numbers]
+        return _raw_value(column, [_products(one.factors, frame, columns, types) for one in windows.measures], {}, [])
+
+    naive = NaiveWindows(windows, definition.free, keys, summed)
+    return [
+        tuple(
+            _raw_value(raw, [], dict(zip(definition.free, key, strict=True)), [])
+            if raw.window is None
+            else naive.value(raw.window, raw.variable, raw.over, number)
+            for raw in definition.raw
+        )
+        for number, key in enumerate(keys)
+    ]
 
 
 def _raw_value(

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
 SUPPORTED = (
+    "windows",
     "joins",
     "constants",
     "pivots",

@@ -52,13 +52,15 @@ class WrittenOrder:
 class Notes:
     """Places of values, columns and operators by themselves; a view's text has the place where the view is named.
 
-    `collated` has the collations of columns, `collates` says that there are some, or COLLATE in an expression;
-    `orders` are the orders by their numbers, `aliases` what FROM calls the query whose column it is.
+    `collated` has the collations of columns; `collates_texts` says that there are some, or COLLATE in an expression;
+    `collates` says so, too, of INTERVALs, which compare by what they add up to. `orders` are the orders by their
+    numbers, `aliases` what FROM calls the query whose column it is.
     """
 
     text: str
     collated: dict[Column, Collation] = field(default_factory=dict)
     collates: bool = False
+    collates_texts: bool = False
     orders: list[WrittenOrder] = field(default_factory=list)
     aliases: dict[Column, str] = field(default_factory=dict)
     _places: dict[Hashable, list[Span]] = field(default_factory=dict)

@@ -81,7 +81,9 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     output = bind(tree, environment, orders)
     families = " ".join(types.found | environment.numbers.types)
     compares = "INTERVAL" in families and compares_intervals(output.term)
-    notes.collates |= compares or bool(settings["default_collation"])
+    notes.collates |= bool(settings["default_collation"])
+    notes.collates_texts = notes.collates
+    notes.collates |= compares
     if notes.collates:
         from sqlfront.binding.collations import without_collations
 

@@ -89,7 +89,7 @@ def pulled_shape(shape: Shape, blocks: Blocks) -> Shape | None:
         return None
     if condition is not None and _is_native(shape, Filter(window, condition)):
         return None
-    if blocks.notes.collates and any("VARCHAR" in column.type for column in window.input.columns):
+    if blocks.notes.collates_texts and any("VARCHAR" in column.type for column in window.input.columns):
         raise NotPulledError("texts with a collation are compared by DuckDB")
     written = [_as_written(one, blocks.notes) for one in window.functions]
     for one in written:

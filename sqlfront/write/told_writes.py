@@ -146,7 +146,8 @@ class ToldWrite:
             if found is None:
                 return None
             rows += found
-        return insert_batch(session, relation, self.into, rows)
+        with bodies_found(session):
+            return insert_batch(session, relation, self.into, rows)
 
 
 def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite | None:

@@ -62,6 +62,7 @@ class RandomTerms:
 
     def __init__(self, seed: int, dependent: float = 0.5, failing: bool = False) -> None:
         self.random, self._number, self._dependent, self._failing = random.Random(seed), 0, dependent, failing
+        self._rare = random.Random(f"rare {seed}")  # Of its own: a rare form changes no term without it.
 
     def term(self, depth: int, outer: Sequence[Column] = ()) -> Term:
         kind = self.random.choice(KINDS_OF_TERM) if depth else "scan"
@@ -180,6 +181,8 @@ class RandomTerms:
             return self._equal_parts(left) if not outer else self._by_key(left, kind)
         if self.random.random() < 0.15:
             return self._by_key(left, kind)
+        if self._rare.random() < 0.1:
+            return self._nearest(left)
         dependent = kind != "full" and self.random.random() < self._dependent
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
@@ -238,6 +241,16 @@ class RandomTerms:
         if self.random.random() < 0.5:
             return joined
         return Map(joined, tuple(Made(self.column(column.type), Ref(column)) for column in left.columns))
+
+    def _nearest(self, left: Term) -> Term:
+        """Each distinct row with the first of its partners, in the order by which they are compared."""
+        left, right = Distinct(left), self._scan()
+        time, operator = Ref(right.columns[-1]), self.random.choice(("<", "<=", ">", ">="))
+        equal = Compare("=", self.value(left.columns, 0), Ref(right.columns[0]))
+        joined = Join("inner", left, right, conjunction([equal, Compare(operator, self.value(left.columns, 0), time)]))
+        order = (Sort(time, descending=operator in (">", ">=")), *map(Sort, map(Ref, right.columns)))
+        first = Windowed(self.column("BIGINT"), "row_number()", (), tuple(map(Ref, left.columns)), order)
+        return Filter(Window(joined, (first,)), Compare("=", Ref(first.column), Constant("1", "BIGINT")))
 
     def _new(self, term: Term) -> NewColumns:
         new = NewColumns(term, Values((Column(self._number, "", ""),), ()))

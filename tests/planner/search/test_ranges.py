@@ -35,7 +35,7 @@ def reduces_to_ranges(definition: Definition, choose: random.Random) -> bool:
             own = edges[number] - edges[int(what)]
             taken = [test for test in tests if test.scheme & own]
             alone = len(own & {variable for test in taken for variable in test.scheme}) < 2
-            if taken and not (alone and is_range(taken)):
+            if taken and not (alone and is_range(taken, definition)):
                 return False
             tests = [test for test in tests if test not in taken]
             del edges[number]

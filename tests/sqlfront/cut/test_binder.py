@@ -23,6 +23,7 @@ from tests.sqlfront import random_queries
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "binder"
 SUPPORTED = (
+    "windows",
     "joins",
     "constants",
     "pivots",

@@ -13,7 +13,7 @@ import sqlfront
 from sqlfront.binding.freeze import frozen_tree, qualified_query, renamed_query, without_columns
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
-from sqlfront.planner.model.computed_rows import TouchedGroups
+from sqlfront.planner.model.computed_rows import TemporalRows, TouchedGroups
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.capture.capture import QualifiedName
@@ -37,6 +37,8 @@ def _unlabelled(definition: BlockRows) -> BlockRows:
     if isinstance(definition, TouchedGroups):
         numbers = {name: f"c_{place}" for place, name in enumerate(dict.fromkeys(_NUMBERED.findall(definition.query)))}
         return replace(definition, query=_NUMBERED.sub(lambda name: numbers[name.group()], definition.query))
+    if isinstance(definition, TemporalRows):
+        return replace(definition, bounds=tuple(replace(bound, label="") for bound in definition.bounds))
     if not isinstance(definition, Definition):
         return definition
     kept = tuple(replace(one, label="", definition=_unlabelled(one.definition)) for one in definition.distinct_sets)
