@@ -268,7 +268,7 @@ def _core_rows(view: MaintainedView, *, about: bool = False) -> int:
         return tree.projection.live
     if view.definition.mode == "bag":
         assert tree.root.table is not None
-        return next((values[0] for values in tree.root.table.rows().values()), 0)
+        return tree.root.table.count_of(())
     if view.definition.scalar:
         return 1
     if view.tuple_count is not None:

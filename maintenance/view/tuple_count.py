@@ -53,7 +53,7 @@ class TupleCount(Attachment):
     def total(self) -> int:
         """How many tuples there are. O(1)."""
         assert self.tree.root.table is not None
-        return next((values[0] for values in self.tree.root.table.rows().values()), 0)
+        return self.tree.root.table.count_of(())
 
     def release(self) -> None:
         """Give the memory back."""

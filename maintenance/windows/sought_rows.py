@@ -35,6 +35,7 @@ class SoughtRows:
         self.size = self._totals[:, 0, 0]
         self._peers: dict[int, Bounds] = {}
         self._prefixes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._sums: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     @property
     def steps(self) -> int:
@@ -72,8 +73,12 @@ class SoughtRows:
         return self._words(rows, places)
 
     def sums(self, value: int, frame: Bounds) -> np.ndarray:
-        start, end = (self._before(positions)[:, value] for positions in frame)
-        return difference(end, start)
+        start, end = frame
+        known = next((found for first, last, found in self._sums if first is start and last is end), None)
+        if known is None:
+            known = difference(*(self._before(edge).reshape(-1, self._totals.shape[2]) for edge in (end, start)))
+            self._sums.append((start, end, known))
+        return known.reshape(self._totals.shape)[:, value]
 
     def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
         start, end = frame_bounds(value, self)

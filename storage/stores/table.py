@@ -220,6 +220,11 @@ class Table:
         row: int = kernels.find(self.address, ctypes.addressof(scratch), h, place, 0, 0)
         return row if row >= 0 else None
 
+    def count_of(self, key: Sequence[int]) -> int:
+        """The count of the row with this key, 0 without one. O(1)."""
+        row = self.find(key)
+        return 0 if row is None else self._value(self._row(row), 0)
+
     def size_of(self, key: np.ndarray) -> int:
         """Of a group table: how many members the group of this key has. O(1)."""
         row = self.find(key)
