@@ -81,3 +81,26 @@ def test_a_file_opened_again(con: sqlfront.Connection, tmp_path: Path) -> None:
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         con.execute("CHECKPOINT")
         con.close()
+
+
+def test_batches_of_several_schemas_follow_each_other() -> None:
+    """Columns in another order, by other spellings of their names, with other control values, with one missing."""
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE r (a BIGINT, b BIGINT DEFAULT 7)")
+    for changes, rows in (
+        ({"a": [1], "b": [2]}, [(1, 2)]),
+        ({"b": [1], "a": [2]}, [(1, 2), (2, 1)]),
+        ({"A": [3], "B": [4], "_weight": [2]}, [(1, 2), (2, 1), (3, 4), (3, 4)]),
+        ({"_weight": [-1], "b": [4], "a": [3]}, [(1, 2), (2, 1), (3, 4)]),
+        ({"a": [3], "b": [4], "_change_type": ["delete"]}, [(1, 2), (2, 1)]),
+        ({"a": [5]}, [(1, 2), (2, 1), (5, 7)]),
+        ({"a": [1], "b": [2]}, [(1, 2), (1, 2), (2, 1), (5, 7)]),
+    ):
+        for _ in range(2):  # The second time the columns are known.
+            con.execute("BEGIN")
+            con.apply({"r": pa.table(changes)})
+            assert sorted(con.execute("FROM r").fetchall()) == rows
+            con.execute("ROLLBACK")
+        con.apply({"r": pa.table(changes)})
+    with pytest.raises(sqlfront.ProgrammingError, match="no column c"):
+        con.apply({"r": pa.table({"a": [1], "c": [2]})})
