@@ -80,14 +80,6 @@ class OrderedRows:
         )  # fmt: skip
         return sizes, found
 
-    def heads(self, groups: np.ndarray) -> np.ndarray:
-        """The first row of each group. O(1) each."""
-        groups, found = _whole(groups), np.empty(len(groups), np.int64)
-        group_reads.ends(
-            self.table.address, self.group.address, _at(groups), len(groups), 0, _at(self._scratch), _at(found)
-        )
-        return found
-
     def sums_before(self, rows: np.ndarray) -> np.ndarray:
         """The sums of all rows before each row in its group, of shape (rows, values, limbs + 1): value 0 counts copies,
         so it is the row's position. O(log group) expected each."""
@@ -117,12 +109,6 @@ class OrderedRows:
             int(inclusive), _at(self._scratch), _at(found),
         )  # fmt: skip
         return found
-
-    def follow(self, row: int, count: int) -> np.ndarray:
-        """Up to `count` rows of a group in their order, from a row on. O(1) each."""
-        found = np.empty(count, np.int64)
-        made = kernels.follow(self.table.address, int(row), count, _at(self._scratch), _at(found))
-        return found[:made]
 
     def gather(self, rows: np.ndarray, places: Sequence[int]) -> np.ndarray:
         """The words at some places of each row, NULL's code where there is none; shape (places, rows)."""
@@ -161,17 +147,6 @@ class OrderedRows:
             words[at.ORDER_COUNT] = items
             self._orders[items] = words
         return self._orders[items]
-
-
-def frame_sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, initial: Sequence[int] = ()) -> np.ndarray:
-    """The sum of values[start:end], of shape (values, limbs), plus `initial` of a limb more, for each pair of bounds;
-    shape (bounds, limbs + 1). Neither bound ever goes back. O(values + bounds)."""
-    values, starts, ends = _whole(values), _whole(starts), _whole(ends)
-    count, limbs = len(starts), values.shape[1]
-    base = np.array(initial or [0] * (limbs + 1), np.int64)
-    found = np.empty((count + 1, limbs + 1), np.int64)
-    kernels.frame_sums(_at(values), limbs, _at(starts), _at(ends), count, _at(base), _at(found))
-    return found[:count]
 
 
 def order_list(places: Sequence[tuple[int, int, int]], *, descending: bool) -> np.ndarray:

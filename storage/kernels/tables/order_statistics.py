@@ -10,7 +10,6 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, LINKS, ORDER, ORDER_INDEX, ROWS, STEPS, SUMS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.limbs import add_wide
 from sqlfront.storage.kernels.tables.ordered_group import compare_rows
 from sqlfront.storage.kernels.tables.subtree_sums import add_below, add_own
 
@@ -112,45 +111,6 @@ def positions_of(table, group, groups, probes, rows, order, outcomes, scratch, o
                 node = load32(address, sides)
         store(out, i, found)
     store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
-
-
-@kernel("int64(int64,int64,int64,int64,int64)")
-def follow(table, address, count, scratch, out):
-    """The addresses of up to `count` rows of an ordered group's list, from the row at `address` on; returns how many
-    there are. O(1) each."""
-    place = 2 * (load(table, LINKS) + 2 * load(load(table, ORDER), ORDER_INDEX))
-    width = load(table, WIDTH) * 8
-    made = 0
-    while address != 0 and made < count:
-        store(out, made, address)
-        made += 1
-        member = load32(address, place)
-        address = 0 if member == 0 else load(table, ROWS) + (member - 1) * width
-    store(scratch, STEPS, load(scratch, STEPS) + made)
-    return made
-
-
-@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
-def frame_sums(values, limbs, starts, ends, rows, initial, out):
-    """The sum of values[starts[i]] to values[ends[i] - 1], plus `initial`, for each row i, in a limb more than values.
-
-    Neither bound ever goes back, so each value is added once and taken once: O(rows + values).
-    """
-    wide = limbs + 1
-    first = 0
-    last = 0
-    running = out + rows * wide * 8
-    for j in range(wide):
-        store(running, j, load(initial, j))
-    for i in range(rows):
-        while last < load(ends, i):
-            add_wide(running, 0, wide, values, last * limbs, limbs, 0)
-            last += 1
-        while first < min(load(starts, i), last):
-            add_wide(running, 0, wide, values, first * limbs, limbs, 1)
-            first += 1
-        for j in range(wide):
-            store(out, i * wide + j, load(running, j))
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64,int64)")

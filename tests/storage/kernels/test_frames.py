@@ -1,4 +1,4 @@
-"""Sums and first rows of sliding frames, against lists."""
+"""First rows of sliding frames, against lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores.ordered_rows import frame_firsts, frame_sums
+from sqlfront.storage.stores.ordered_rows import frame_firsts
 
 LARGE = 2**63 - 1
 numbers = st.lists(st.one_of(st.integers(-9, 9), st.sampled_from([LARGE, -LARGE])), max_size=20)
@@ -20,17 +20,6 @@ def frames(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     values = draw(numbers)
     bounds = st.lists(st.integers(0, len(values)), min_size=6, max_size=6).map(sorted)
     return values, list(zip(draw(bounds), draw(bounds), strict=True))
-
-
-@given(frames(), st.integers(-5, 5))
-def test_sums(given: tuple[list[int], list[tuple[int, int]]], initial: int) -> None:
-    values, bounds = given
-    starts, ends = np.array(bounds).T
-    words = np.array(values, np.int64).reshape(-1, 1)
-    found = frame_sums(words, starts, ends, (initial, -1 if initial < 0 else 0))
-    assert [int.from_bytes(sums.tobytes(), "little", signed=True) for sums in found] == [
-        initial + sum(values[start:end]) for start, end in bounds
-    ]
 
 
 @given(frames())

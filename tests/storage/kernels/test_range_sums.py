@@ -141,6 +141,7 @@ def check_positions(rows: OrderedRows, group: int, members: list[tuple[Key, int,
     nowhere = ((at.NULL_CODE,) * 3, 0)
     assert list(zip(keys, numbers.tolist(), strict=True)) == [nowhere, *copies, nowhere]
     addresses = rows.rows(np.array([key for key, _, _ in members], np.int64).reshape(-1, 3))
+    assert rows.members(np.array([found]))[1].tolist() == addresses.tolist()
     assert (rows.groups_of(addresses) == found).all()
     before = [tuple(map(number_of, sums)) for sums in rows.sums_before(addresses)]
     sums = [tuple(sum(one[part] for one in members[:place]) for part in (1, 2)) for place in range(len(members))]
@@ -148,8 +149,6 @@ def check_positions(rows: OrderedRows, group: int, members: list[tuple[Key, int,
     for inclusive, compare in ((False, operator.lt), (True, operator.le)):
         positions = rows.positions_of(np.full(len(members), found), addresses, 1, inclusive=inclusive)
         assert positions.tolist() == [sum(compare(key[1], own[1]) for key, _ in copies) for own, _, _ in members]
-    for place, head in enumerate(rows.heads(np.array([found]))[:1] if members else []):
-        assert rows.follow(head, 5).tolist() == addresses[place : place + 5].tolist()
 
 
 def number_of(words: np.ndarray) -> int:
