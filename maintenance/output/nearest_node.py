@@ -14,17 +14,17 @@ Cost: O(log N) for a changed row, and the rows of the ranges, which all change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.group_store import copies, words_at
+from sqlfront.maintenance.output.group_store import GroupStore, copies, words_at
+from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
-from sqlfront.maintenance.tree.description import Description, StateEntry
+from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
@@ -37,15 +37,14 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
-class NearestRowsNode:
+class NearestRowsNode(KeptRowsNode):
     """The rows of an as-of join; see `Node`."""
 
-    inner = True
     own: OrderedStore
+    rows: NearestRows
 
     def __init__(self, name: str, rows: NearestRows, number: int, keeper: Keeper) -> None:
-        self.name, self.rows, self.number = name, rows, number
-        self._keeper, self._machine = keeper, keeper.machine
+        super().__init__(name, rows, number, keeper)
         self._is_later = rows.operator in ("<", "<=")  # The nearest row is the least that is later.
         left, right = keeper.relations[rows.left], keeper.relations[rows.right]
         mine, theirs = rows.times
@@ -53,7 +52,6 @@ class NearestRowsNode:
         by = [(theirs, 0 if self._is_later else ORDER_DESCENDING), *((name, ORDER_NULLS_LAST) for name in ties)]
         self.left = OrderedStore(left, [one for one, _ in rows.keys], [(mine, self._direction)], name)
         self.right = OrderedStore(right, [other for _, other in rows.keys], by, name)
-        self._before = self._changes()
 
     @property
     def _direction(self) -> int:
@@ -72,9 +70,8 @@ class NearestRowsNode:
         by = [(time, self._direction), *((name, 0) for name in names.values())]
         self.own = OrderedStore(relation, keys, by, self.name)
         self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
-        self._before = self._changes()
         self._take_steps()
-        self._machine.counters[self.number] = 0
+        self.count_from_now()
 
     def close(self) -> None:
         for side in (self.left, self.right):
@@ -100,34 +97,11 @@ class NearestRowsNode:
             facts={"joined": rows.label, "left": left, "right": right, "on": tie},
         )
 
-    def describe(self) -> Description:
-        left, right, block = map(table_name, (self.left.relation.name, self.right.relation.name, self.name))
-        stores = (left, self.left.store), (right, self.right.store), (block, self.own.store)
-        changes = self._changes()
-        return replace(
-            self.planned(self.name, self.rows),
-            state=tuple(StateEntry(of, "rows in order", one.table, len(one.users) > 1) for of, one in stores),
-            runs=True,
-            steps=int(self._machine.counters[self.number]),
-            changes={name: count - self._before[name] for name, count in changes.items()},
-        )
-
-    @property
-    def relations(self) -> set[str]:
-        return {self.rows.left, self.rows.right}
-
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        return self.rows.columns
-
-    def hear(self, wanted: bool) -> None:
-        """The rows are kept whether anybody asks for them or not."""
-
-    def begin(self) -> None:
-        """Nothing is gathered while the epoch runs."""
-
-    def commit(self) -> None:
-        """Nothing is kept of an epoch."""
+    def stores(self) -> Iterator[tuple[str, str, GroupStore]]:
+        for name, kept in (
+            (self.left.relation.name, self.left), (self.right.relation.name, self.right), (self.name, self.own)
+        ):  # fmt: skip
+            yield table_name(name), "rows in order", kept
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
         moved, _ = self.left.delta(done)
@@ -192,9 +166,6 @@ class NearestRowsNode:
 
     def _take_steps(self) -> int:
         return sum(store.take_steps() for store in (self.left, self.right, self.own))
-
-    def _changes(self) -> dict[str, int]:
-        return {side.relation.name: side.relation.changes for side in (self.left, self.right)}
 
 
 def _each(addresses: Sequence[np.ndarray]) -> np.ndarray:

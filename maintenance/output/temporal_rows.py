@@ -13,17 +13,17 @@ for a tick.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sqlfront.maintenance.output.calendar import NEVER
-from sqlfront.maintenance.output.group_store import copies, words_of
+from sqlfront.maintenance.output.group_store import GroupStore, copies, words_of
+from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.output.time_bounds import Compared, TestedBound, TimedRows
 from sqlfront.maintenance.program.netting import net_words
-from sqlfront.maintenance.tree.description import Description, StateEntry
+from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.theory.wording import table_name
 
@@ -45,16 +45,14 @@ _AHEAD = [
 """How far a node looks ahead for its next row, in microseconds."""
 
 
-class TemporalNode:
+class TemporalNode(KeptRowsNode):
     """The rows of one relation that pass at the clock's value; see `Node`."""
 
-    inner = True
+    rows: TemporalRows
 
     def __init__(self, name: str, rows: TemporalRows, number: int, keeper: Keeper) -> None:
-        self.name, self.rows, self.number = name, rows, number
+        super().__init__(name, rows, number, keeper)
         self.relation, self.clock = keeper.relations[rows.table], keeper.relations[rows.clock]
-        self._keeper, self._machine, self._evaluate = keeper, keeper.machine, keeper.evaluate
-        self._before = self.relation.changes, self.clock.changes
         names = list(dict.fromkeys(bound.column for bound in rows.bounds))
         self._kept = {column: TimedRows(self.relation, column, name) for column in names}
         self._places = frozenset(kept.time_place for kept in self._kept.values())
@@ -76,10 +74,9 @@ class TemporalNode:
 
     def feed(self, relation: Relation) -> None:
         """The node's rows are found among those that it keeps."""
-        self._before = self.relation.changes, self.clock.changes
         self._look_ahead()
         self._steps()
-        self._machine.counters[self.number] = 0
+        self.count_from_now()
 
     def close(self) -> None:
         self._calendar.forget(self.name)
@@ -103,34 +100,13 @@ class TemporalNode:
             facts={"temporal": bounds, "of": table_name(rows.table), "clock": rows.clock},
         )
 
-    def describe(self) -> Description:
-        block = table_name(self.name)
-        state = [
-            StateEntry(f"rows of {block} by {column}", "waiting", kept.store.table, len(kept.store.users) > 1)
-            for column, kept in self._kept.items()
-        ]
-        changed, ticks = self._before
-        return replace(
-            self.planned(self.name, self.rows),
-            state=tuple(state),
-            runs=True,
-            steps=int(self._machine.counters[self.number]),
-            changes={self.relation.name: self.relation.changes - changed, self.clock.name: self.clock.changes - ticks},
-        )
+    def stores(self) -> Iterator[tuple[str, str, GroupStore]]:
+        for column, kept in self._kept.items():
+            yield f"rows of {table_name(self.name)} by {column}", "waiting", kept
 
     @property
     def relations(self) -> set[str]:
-        return {self.relation.name, self.clock.name}
-
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        return self.rows.columns
-
-    def hear(self, wanted: bool) -> None:
-        """The rows are kept whether anybody asks for their change or not."""
-
-    def begin(self) -> None:
-        """Nothing is gathered while the epoch runs."""
+        return {self.rows.table, self.rows.clock}
 
     def commit(self) -> None:
         """Find out when the next row is due, if the time for which that is known has passed."""

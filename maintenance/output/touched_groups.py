@@ -10,16 +10,16 @@ the node's steps. The former rows are not computed again: a floating aggregate r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sqlfront.maintenance.output.group_store import GroupStore, copies
+from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.relation.bad_rows import blamed_group
-from sqlfront.maintenance.tree.description import Description, StateEntry
+from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.computed_rows import TouchedGroups
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.errors import DataError
@@ -32,19 +32,18 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
-class TouchedGroupsNode:
+class TouchedGroupsNode(KeptRowsNode):
     """The groups of one relation; see `Node`. `rows_computed` counts the rows handed to DuckDB.
 
     `kept` are the rows of the relation, `own` those of the node, which `feed` opens.
     """
 
-    inner = True
     own: GroupStore
+    rows: TouchedGroups
 
     def __init__(self, name: str, rows: TouchedGroups, number: int, keeper: Keeper) -> None:
-        self.name, self.groups, self.number, self.relation = name, rows, number, keeper.relations[rows.table]
-        self.rows_computed, self._before = 0, self.relation.changes
-        self._keeper, self._machine, self._evaluate = keeper, keeper.machine, keeper.evaluate
+        super().__init__(name, rows, number, keeper)
+        self.relation, self.rows_computed = keeper.relations[rows.table], 0
         self.kept = GroupStore(self.relation, rows.groupings, name)
 
     def open(self, load: Load) -> None:
@@ -52,12 +51,11 @@ class TouchedGroupsNode:
 
     def feed(self, relation: Relation) -> None:
         """Keep the node's rows as those of the relation that it feeds."""
-        groups = self.groups
+        groups = self.rows
         tag = (groups.sets.shown_tag,) if groups.sets is not None else ()
         self.own = GroupStore(relation, [(*groups.shown_keys, *tag)], self.name)
         self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
-        self._before = self.relation.changes
-        self._machine.counters[self.number] = 0
+        self.count_from_now()
 
     def close(self) -> None:
         self._keeper.close_store(self.relation, self.kept.store, self.name)
@@ -76,36 +74,13 @@ class TouchedGroupsNode:
             facts={"computed": rows.label, "of": table_name(rows.table), "keys": list(rows.keys), "sql": rows.query},
         )
 
-    def describe(self) -> Description:
+    def stores(self) -> Iterator[tuple[str, str, GroupStore]]:
         block = table_name(self.name)
-        stores = (f"rows of {block}", self.kept.store), (block, self.own.store)
-        return replace(
-            self.planned(self.name, self.groups),
-            state=tuple(StateEntry(of, "groups", one.table, len(one.users) > 1) for of, one in stores),
-            runs=True,
-            steps=int(self._machine.counters[self.number]),
-            changes={self.relation.name: self.relation.changes - self._before},
-        )
-
-    @property
-    def relations(self) -> set[str]:
-        return {self.relation.name}
-
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        return self.groups.columns
-
-    def hear(self, wanted: bool) -> None:
-        """The rows are kept whether anybody asks for their groups or not."""
-
-    def begin(self) -> None:
-        """Nothing is gathered while the epoch runs."""
-
-    def commit(self) -> None:
-        """Nothing is kept of an epoch."""
+        yield f"rows of {block}", "groups", self.kept
+        yield block, "groups", self.own
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
-        touched = [self.kept.touched(done, number) for number in range(len(self.groups.groupings))]
+        touched = [self.kept.touched(done, number) for number in range(len(self.rows.groupings))]
         old, counts = self.own.members(self._own_keys(touched))
         new = self.own.encoded(self._computed([self.kept.members(keys, one) for one, keys in enumerate(touched)]))
         weights = np.concatenate([-counts, np.ones(new.shape[1], np.int64)])
@@ -114,12 +89,12 @@ class TouchedGroupsNode:
 
     def _own_keys(self, touched: Sequence[np.ndarray]) -> np.ndarray:
         """The keys of the node's own rows of the groups with these keys of each grouping."""
-        if self.groups.sets is None:
+        if self.rows.sets is None:
             return touched[0]
         found = []
-        for number, (names, keys) in enumerate(zip(self.groups.groupings, touched, strict=True)):
+        for number, (names, keys) in enumerate(zip(self.rows.groupings, touched, strict=True)):
             words, place = list[np.ndarray](), 0
-            for name in self.groups.keys:
+            for name in self.rows.keys:
                 nulls = self.kept.null_words(name)
                 if name in names:
                     words += list(keys[:, place : place + len(nulls)].T)
@@ -134,7 +109,7 @@ class TouchedGroupsNode:
 
     def compute_all(self) -> pa.Table:
         """The rows of all groups, computed from the kept rows. O(rows)."""
-        return self._computed([self.kept.all_rows()] * len(self.groups.groupings))
+        return self._computed([self.kept.all_rows()] * len(self.rows.groupings))
 
     def _computed(self, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Table:
         """The computed rows of some groups of each grouping: all rows of these groups, and how often each is there."""
@@ -143,7 +118,7 @@ class TouchedGroupsNode:
         self.rows_computed += words.shape[1]
         self._machine.counters[self.number] += words.shape[1]
         types = {column.name: column.type for column in self.relation.columns}
-        rows, groups = self.kept.decoded(words), self.groups
+        rows, groups = self.kept.decoded(words), self.rows
         if groups.sets is not None:
             numbers = np.repeat(np.arange(len(found)), [one.shape[1] for one in found])
             rows = rows.append_column(groups.sets.tag, [numbers])
