@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Workload:
-    """A query over tables of (id, k, at_time, v), all of which change."""
+    """A query over tables of (id, k, at_time, v). The changes go to each of the tables."""
 
     name: str
     tables: tuple[str, ...]

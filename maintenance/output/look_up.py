@@ -34,8 +34,8 @@ class LookUp:
         self.direct = _direct(view, variables, walk)
 
     def rows(self, codes: Sequence[tuple[int, ...]]) -> list[tuple[Any, ...]] | None:
-        """The rows whose variables have these codes; None if there are more than MOST, a value that DuckDB must refuse,
-        or no row of an aggregate without groups, of which DuckDB makes one. The engine is locked."""
+        """The rows whose variables have these codes; None where DuckDB has to read them: more than MOST rows, a value
+        that DuckDB refuses, an aggregate without groups over no rows. The engine is locked."""
         walk, found = self._walk, list[tuple[Any, ...]]()
         if not self._variables and walk.levels[0].table.live > MOST:  # Each of its rows is one of the view's, or more.
             return None

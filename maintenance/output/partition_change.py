@@ -66,7 +66,7 @@ class PartitionChange:
         self._view.delta = None
 
     def _touched(self) -> list[Key]:
-        """The key words of the partitions of which rows have changed."""
+        """The key words of the partitions with changed rows."""
         delta = self._view.delta
         assert delta is not None
         places = list(delta.shape.places(self._kept.order.partition))

@@ -156,8 +156,8 @@ class TemporalNode(KeptRowsNode):
         return self._from(time)[0]
 
     def _from(self, time: int) -> list[Moment]:
-        """The bounds at a value of the clock and at those `_AHEAD` of it, by one query. Those of the last two values
-        stay known: a tick asks for both its ends."""
+        """The bounds at a value of the clock, and at the values `_AHEAD` of that, by one query. The bounds of the last
+        two values stay known: a tick asks for both its ends."""
         if time not in self._known:
             moments = self._moments([time, *(time + ahead for ahead in _AHEAD)])
             self._known = {**dict(list(self._known.items())[-1:]), time: moments}

@@ -356,7 +356,7 @@ class Definition:
     windows: Windows | None = None
 
     def order_of(self, variable: str) -> frozenset[str]:
-        """The variables by all of which rows are sorted that are sorted by this one."""
+        """The variables that sort rows alike: rows sorted by this variable are sorted by each of them."""
         return next((one for one in self.co_sorted if variable in one), frozenset((variable,)))
 
     @property

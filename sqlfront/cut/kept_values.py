@@ -254,7 +254,7 @@ def without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[
 
 
 def null_together(values: Sequence[Scalar]) -> list[Scalar]:
-    """Values the first of which, by which rows are ordered, is NULL where another is."""
+    """The values with a first value that is NULL where another value is. Rows are ordered by the first."""
     first, *others = values
     for other in others:
         first = guarded(is_not_null(other), first)

@@ -116,8 +116,9 @@ class Leaves:
         return tuple(self._atom(atom, _of(columns, atom.name), _of(sums, atom.name)) for atom in self._atoms.values())
 
     def compared(self, definition: Definition) -> Definition:
-        """The definition with the comparisons, and which of their variables grow strictly with one column of an atom.
-        Those that other atoms have too are left out: of rows of these nothing is known."""
+        """The definition with the comparisons, and with sets of their variables that grow strictly with one column of
+        an atom. A variable of several atoms is in no set: the column of one atom says nothing of another atom's rows.
+        """
         compared = frozenset[str]().union(*(one.scheme for one in self.comparisons))
         found: dict[tuple[str, Scalar], list[str]] = {}
         for one in self._variables.values():

@@ -26,7 +26,7 @@ LISTED = {
     *INTEGER_BITS, "BOOLEAN", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
     "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "VARCHAR", "JSON", "BLOB", "UUID", "ENUM",
 } - {"HUGEINT", "UHUGEINT"}  # fmt: skip
-"""Types whose values Arrow has in lists as it has them alone, and of which equal values are the same."""
+"""Types with one spelling of each value, whose values Arrow holds inside lists as it holds them outside."""
 _CONTINUOUS, _DISCRETE = ("quantile_cont", "percentile_cont"), ("quantile_disc", "quantile", "percentile_disc")
 _FINEST = 2**20
 """A fraction of so many parts, or fewer, times a number of rows is exact as a DOUBLE."""
