@@ -137,7 +137,10 @@ class Relation:
             yield self._connection
             return
         spare = self._connection.spare
-        cursor = spare.pop() if spare else self._connection.cursor()
+        try:
+            cursor = spare.pop()
+        except IndexError:  # None is left, or another thread has taken it.
+            cursor = self._connection.cursor()
         try:
             yield cursor
             cursor.session.ready(writes=False)

@@ -1,7 +1,7 @@
 """Window functions at the top of a query as values that are computed when the view is read, from rows kept in order.
 
 The rows below them are those of one table, or a block of their own. Each order, by PARTITION BY and ORDER BY, is kept
-once, whatever the number of functions over it. Rows that tie are told apart by all columns of the rows. A function or a
+once, whatever the number of functions over it. All columns of the rows decide between rows that tie. A function or a
 frame that no ordered rows answer makes the whole operator one of touched groups (computed_groups.py).
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -291,3 +293,24 @@ def test_sql_stays_lazy_where_a_statement_only_looks(con):
     assert len(listed.fetchall()) == 2
     assert con.sql("CHECK MATERIALIZED VIEW v").fetchall() == []
     assert con.sql("PRAGMA table_info('orders')").fetchall() == con.execute("PRAGMA table_info('orders')").fetchall()
+
+
+def test_relations_are_read_in_threads_and_end_with_their_connection(tmp_path) -> None:
+    path = str(tmp_path / "read.duckdb")
+    con = sqlfront.connect(path)
+    con.execute(
+        "CREATE TABLE t AS SELECT 1 AS a; CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a"
+    )
+    con.execute("BEGIN; INSERT INTO t VALUES (1)")
+    assert con.sql("FROM v").fetchall() == [(1, 2)]
+    con.execute("ROLLBACK")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: con.sql("FROM v").fetchall(), range(40)))
+    assert found == [[(1, 1)]] * 40
+    pending = con.execute("SELECT a FROM t UNION ALL SELECT 2")
+    assert con.sql("FROM v").fetchone() == (1, 1) and len(pending.fetchall()) == 2
+    with pytest.raises(sqlfront.Error):
+        con.sql("SELECT error('no') FROM v").fetchall()
+    assert con.sql("FROM v").df()["n"].tolist() == [1]
+    con.close()
+    duckdb.connect(path).close()  # Nothing holds the file.
