@@ -16,8 +16,8 @@ from sqlfront.planner.model.raw_column import Rank
 from sqlfront.storage.codecs.sums import FactorRange, decode_avg, decode_sum, encode_factor, with_specials
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads as kernels
-from sqlfront.storage.kernels.tables import key_lookups
 from sqlfront.storage.stores.ordered_rows import OrderedRows
+from sqlfront.storage.stores.row_addresses import find_rows
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -125,12 +125,7 @@ class Groups:
             for one, other in zip(words, named.setdefault(name, words), strict=True):
                 differ |= one != other  # Two columns that the filter equates, and that differ here.
         columns = [word for words in named.values() for word in words] or [np.zeros(self._rows, np.int64)]
-        keys, places = np.ascontiguousarray(np.column_stack(columns)), np.arange(len(columns))
-        group, out = self._table.groups[0], np.empty(self._rows, np.int64)
-        data, scratch = keys.ctypes.data, self._scratch.ctypes.data
-        key_lookups.find_rows(
-            group.address, scratch, data, len(columns), self._rows, places.ctypes.data, group.keys, 0, out.ctypes.data
-        )
+        out = find_rows(self._table.groups[0], np.column_stack(columns), self._scratch)
         self._tell()
         out[differ] = 0
         if self._view.definition.scalar:

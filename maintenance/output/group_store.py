@@ -17,8 +17,9 @@ from sqlfront.maintenance.relation.base_relation import StoreOrder
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.planner.model.query import LeafColumn
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import group_reads, key_lookups, upkeep
+from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.sql_text import quote
+from sqlfront.storage.stores.row_addresses import find_rows, list_members, word_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,14 +92,8 @@ class GroupStore:
     def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The words of the rows of the groups with these keys, group after group; and how often each is there."""
         table, number = self.store.table, self.index_number(grouping)
-        group, scratch, count = table.groups[number], self._scratch.ctypes.data, len(keys)
-        found, sizes = self._found(group, keys), np.empty(count, np.int64)
-        group_reads.sizes(group.address, found.ctypes.data, count, sizes.ctypes.data)
-        addresses = np.empty(int(sizes.sum()), np.int64)
-        group_reads.members(
-            table.address, group.address, number, found.ctypes.data, count, scratch, addresses.ctypes.data
-        )
-        return self.rows_at(addresses)
+        groups = find_rows(table.groups[number], keys, self._scratch)
+        return self.rows_at(list_members(table, number, groups, self._scratch)[1])
 
     def index_number(self, grouping: int = 0) -> int:
         """The number of the index of a grouping."""
@@ -107,18 +102,8 @@ class GroupStore:
     def rows_at(self, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The words of the rows at these addresses, and how often each is there."""
         keys = self.store.table.keys
-        words = np.array([words_at(addresses, place) for place in range(keys + 1)], np.int64)
+        words = np.array([word_of(addresses, place) for place in range(keys + 1)], np.int64)
         return words[:-1], words[-1]
-
-    def _found(self, table: Table, keys: np.ndarray) -> np.ndarray:
-        """The addresses of a table's rows with these key words, row after row; 0 where there is none."""
-        keys, places = np.ascontiguousarray(keys), np.arange(table.keys)
-        found = np.empty(len(keys), np.int64)
-        key_lookups.find_rows(
-            table.address, self._scratch.ctypes.data, keys.ctypes.data, keys.shape[1], len(keys), places.ctypes.data,
-            table.keys, 0, found.ctypes.data,
-        )  # fmt: skip
-        return found
 
     def all_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The words of all rows, and how often each is there."""
@@ -169,13 +154,6 @@ def words_of(table: Table) -> tuple[np.ndarray, np.ndarray]:
     words = np.empty((table.used, table.keys + table.limbs), np.int64)
     words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
     return words[:, : table.keys].T, np.ascontiguousarray(words[:, table.keys])
-
-
-def words_at(addresses: np.ndarray, place: int, absent: int = 0) -> np.ndarray:
-    """The word at a place of the row at each address; `absent` where that is 0."""
-    found = np.empty(len(addresses), np.int64)
-    group_reads.word_of(addresses.ctypes.data, len(addresses), place, absent, found.ctypes.data)
-    return found
 
 
 def copies(words: np.ndarray, counts: np.ndarray) -> np.ndarray:

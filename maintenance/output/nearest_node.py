@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.group_store import GroupStore, copies, words_at
+from sqlfront.maintenance.output.group_store import GroupStore, copies
 from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
@@ -28,6 +28,7 @@ from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
+from sqlfront.storage.stores.row_addresses import word_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +127,7 @@ class NearestRowsNode(KeptRowsNode):
     def _appeared(self, done: Sequence[Encoded]) -> np.ndarray:
         """The rows of the right that have come or gone, row after row. How many copies of a row there are is one."""
         words, weights = self.right.delta(done)
-        counts = words_at(self.right.rows(words), words.shape[1])
+        counts = word_of(self.right.rows(words), words.shape[1])
         return np.ascontiguousarray(words[(counts > 0) != (counts > weights)])
 
     def _pairs(self, words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +138,7 @@ class NearestRowsNode(KeptRowsNode):
         for name, (own, _) in zip(self.rows.shown, self.rows.columns[len(self.left.relation.columns) :], strict=True):
             places = zip(self.own.places_of(own), self.right.places_of(name), self.own.null_words(own), strict=True)
             for place, theirs, null in places:
-                found[:, place] = words_at(partners, theirs, null)
+                found[:, place] = word_of(partners, theirs, null)
         paired = np.full(len(counts), True) if self.rows.outer else partners != 0
         return found[paired].T, counts[paired]
 

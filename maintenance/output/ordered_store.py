@@ -15,6 +15,7 @@ from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import nearest
+from sqlfront.storage.stores.row_addresses import find_rows
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
@@ -56,11 +57,11 @@ class OrderedStore(GroupStore):
 
     def groups(self, keys: np.ndarray) -> np.ndarray:
         """The addresses of the groups with these keys."""
-        return self._found(self._group, keys)
+        return find_rows(self._group, keys, self._scratch)
 
     def rows(self, words: np.ndarray) -> np.ndarray:
         """The addresses of the rows with these words, 0 where there is none."""
-        return self._found(self.store.table, words)
+        return find_rows(self.store.table, words, self._scratch)
 
     def first(self, keys: np.ndarray, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
         """The addresses of the first members that pass each row's test, 0 where none does."""

@@ -19,6 +19,7 @@ from sqlfront.planner.model.window_functions import WindowValue
 from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts
+from sqlfront.storage.stores.row_addresses import word_of
 
 _LONGEST_FRAME = 64
 """Frames of so many rows, and so many groups of peers, are gone through row by row."""
@@ -89,7 +90,7 @@ class SoughtRows:
         ends = np.cumsum(lengths)
         positions = np.arange(len(owners)) - (ends - lengths)[owners] + start[owners]
         rows, _ = self._rows.select(self._groups[owners], positions)
-        present = (self._rows.words(rows, places[0]) != at.NULL_CODE).astype(np.int64)
+        present = (word_of(rows, places[0], at.NULL_CODE) != at.NULL_CODE).astype(np.int64)
         found = frame_firsts(order, rows, present, ends - lengths, ends)
         return self._words(np.append(rows, 0)[found], places)
 
@@ -128,7 +129,7 @@ class SoughtRows:
     def _with_copies(self, sums: np.ndarray, row: int, copies: int) -> np.ndarray:
         """Sums, and the values of some copies of a row: the row has the values of all of its copies."""
         table, address = self._rows.table, np.array([row])
-        words = [self._rows.words(address, table.keys + n)[0] for n in range(table.values * table.limbs)]
+        words = [word_of(address, table.keys + n)[0] for n in range(table.values * table.limbs)]
         values = to_integers(np.array(words).reshape(table.values, table.limbs))
         added = [total + value * copies // values[0] for total, value in zip(to_integers(sums), values, strict=True)]
         return from_integers(added, sums.shape[1])

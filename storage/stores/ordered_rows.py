@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import group_reads, key_lookups
 from sqlfront.storage.kernels.tables import order_statistics as kernels
+from sqlfront.storage.stores.row_addresses import find_rows, group_sizes, list_members, word_of
 from sqlfront.storage.stores.table import Table, words_at
 
 
@@ -32,15 +32,15 @@ class OrderedRows:
 
     def groups(self, keys: np.ndarray) -> np.ndarray:
         """The groups with these key words, of shape (groups, words). O(1) each."""
-        return self._found(self.group, keys)
+        return find_rows(self.group, _whole(keys), self._scratch)
 
     def rows(self, keys: np.ndarray) -> np.ndarray:
         """The rows with these key words, of shape (rows, words). O(1) each."""
-        return self._found(self.table, keys)
+        return find_rows(self.table, _whole(keys), self._scratch)
 
     def groups_of(self, rows: np.ndarray) -> np.ndarray:
         """The groups of rows. O(1) each."""
-        numbers = self.words(rows, int(self.table.header[at.LINKS]) + 2 * self.index + 1) & 0xFFFFFFFF
+        numbers = word_of(rows, int(self.table.header[at.LINKS]) + 2 * self.index + 1) & 0xFFFFFFFF
         return int(self.group.header[at.ROWS]) + numbers * int(self.group.header[at.WIDTH]) * 8
 
     def all_groups(self) -> np.ndarray:
@@ -52,9 +52,7 @@ class OrderedRows:
 
     def sizes(self, groups: np.ndarray) -> np.ndarray:
         """How many different rows each group has. O(1) each."""
-        groups, found = _whole(groups), np.empty(len(groups), np.int64)
-        group_reads.sizes(self.group.address, _at(groups), len(groups), _at(found))
-        return found
+        return group_sizes(self.group, _whole(groups))
 
     def copies(self, groups: np.ndarray) -> np.ndarray:
         """How many copies of rows each group has. O(1) each."""
@@ -63,7 +61,7 @@ class OrderedRows:
     def totals(self, groups: np.ndarray) -> np.ndarray:
         """The sums of all rows of each group, as `sums_before` has them: those below its root. O(1) each."""
         header, limbs = self.table.header, self.table.limbs + 1
-        roots = (self.words(groups, int(self.group.header[at.TAIL]) + 1, 0) & 0xFFFFFFFF) - 1
+        roots = (word_of(groups, int(self.group.header[at.TAIL]) + 1) & 0xFFFFFFFF) - 1
         first, values = int(header[at.TAIL]) + 1, int(header[at.SUMS])
         found, there = np.zeros((len(groups), values * limbs), np.int64), roots >= 0
         found[there] = self._memory()[roots[there], first : first + values * limbs]
@@ -71,14 +69,7 @@ class OrderedRows:
 
     def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many rows each group has, and all of them, group after group, in their order. O(1) a row."""
-        groups = _whole(groups)
-        sizes = self.sizes(groups)
-        found = np.empty(int(sizes.sum()), np.int64)
-        group_reads.members(
-            self.table.address, self.group.address, self.index, _at(groups), len(groups), _at(self._scratch),
-            _at(found),
-        )  # fmt: skip
-        return sizes, found
+        return list_members(self.table, self.index, _whole(groups), self._scratch)
 
     def sums_before(self, rows: np.ndarray) -> np.ndarray:
         """The sums of all rows before each row in its group, of shape (rows, values, limbs + 1): value 0 counts copies,
@@ -123,22 +114,6 @@ class OrderedRows:
         header = self.table.header
         used, width = int(header[at.USED]), int(header[at.WIDTH])
         return words_at(header[at.ROWS], used * width).reshape(used, width)
-
-    def words(self, rows: np.ndarray, place: int, absent: int = at.NULL_CODE) -> np.ndarray:
-        """The word at a place of each row, `absent` where there is none."""
-        rows, found = _whole(rows), np.empty(len(rows), np.int64)
-        group_reads.word_of(_at(rows), len(rows), place, absent, _at(found))
-        return found
-
-    def _found(self, table: Table, keys: np.ndarray) -> np.ndarray:
-        keys, places, found = _whole(keys), np.arange(keys.shape[1]), np.empty(len(keys), np.int64)
-        if not keys.shape[1]:
-            keys, places = np.zeros((len(keys), 1), np.int64), np.zeros(0, np.int64)
-        key_lookups.find_rows(
-            table.address, _at(self._scratch), _at(keys), keys.shape[1], len(keys), _at(places), len(places), 0,
-            _at(found),
-        )  # fmt: skip
-        return found
 
     def _order(self, items: int) -> np.ndarray:
         """The order list of the first `items` words."""

@@ -137,7 +137,7 @@ def check_positions(rows: OrderedRows, group: int, members: list[tuple[Key, int,
     assert rows.copies(np.array([found])).tolist() == [len(copies)]
     asked = np.arange(-1, len(copies) + 1)
     selected, numbers = rows.select(np.full(len(asked), found), asked)
-    keys = list(zip(*(rows.words(selected, place).tolist() for place in range(3)), strict=True))
+    keys = list(zip(*rows.gather(selected, range(3)).tolist(), strict=True))
     nowhere = ((at.NULL_CODE,) * 3, 0)
     assert list(zip(keys, numbers.tolist(), strict=True)) == [nowhere, *copies, nowhere]
     addresses = rows.rows(np.array([key for key, _, _ in members], np.int64).reshape(-1, 3))

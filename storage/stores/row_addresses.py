@@ -1,0 +1,46 @@
+"""Rows of a table by their addresses, many at once: found by their keys, listed by groups, read word by word.
+
+An address is 0 where there is no row, and valid until the table changes. `scratch` counts the steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sqlfront.storage.kernels.tables import group_reads, key_lookups
+from sqlfront.storage.stores.table import Table
+
+
+def find_rows(table: Table, keys: np.ndarray, scratch: np.ndarray) -> np.ndarray:
+    """The rows with these key words, of shape (rows, words). O(1) each."""
+    keys, places, found = np.ascontiguousarray(keys), np.arange(table.keys), np.empty(len(keys), np.int64)
+    key_lookups.find_rows(
+        table.address, scratch.ctypes.data, keys.ctypes.data, keys.shape[1], len(keys), places.ctypes.data, table.keys,
+        0, found.ctypes.data,
+    )  # fmt: skip
+    return found
+
+
+def list_members(table: Table, index: int, groups: np.ndarray, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many rows each group of an index has, and all of them, group after group. O(1) a row."""
+    sizes = group_sizes(table.groups[index], groups)
+    found = np.empty(int(sizes.sum()), np.int64)
+    group_reads.members(
+        table.address, table.groups[index].address, index, groups.ctypes.data, len(groups), scratch.ctypes.data,
+        found.ctypes.data,
+    )  # fmt: skip
+    return sizes, found
+
+
+def group_sizes(group: Table, groups: np.ndarray) -> np.ndarray:
+    """How many rows each group has, of a group table. O(1) each."""
+    sizes = np.empty(len(groups), np.int64)
+    group_reads.sizes(group.address, groups.ctypes.data, len(groups), sizes.ctypes.data)
+    return sizes
+
+
+def word_of(addresses: np.ndarray, place: int, absent: int = 0) -> np.ndarray:
+    """The word at a place of each row, `absent` where there is none."""
+    addresses, found = np.ascontiguousarray(addresses, np.int64), np.empty(len(addresses), np.int64)
+    group_reads.word_of(addresses.ctypes.data, len(addresses), place, absent, found.ctypes.data)
+    return found
