@@ -20,13 +20,27 @@ _CHUNK = 1 << 16
 """Partitions are read together until they have so many rows."""
 
 
-class OrderWalk(Metered):
+class CopiesApart(Metered):
+    """The parts of rows each copy of which is a row of its own."""
+
+    rows = 0
+
+    def values(self, part: Part) -> np.ndarray:
+        """Each copy is there once; no other part is kept."""
+        assert part == COUNT
+        return np.ones((self.rows, 1), np.int64)
+
+    def all_ones(self, part: Part) -> bool:
+        return True
+
+
+class OrderWalk(CopiesApart):
     """The rows of a view in one of its orders; a `RowSource`. `copies` has the number of each row's copy."""
 
     def __init__(self, kept: KeptOrder, meter: Meter, key: list[int] | None = None) -> None:
         """All rows, or those of the partition with these key words."""
         super().__init__(meter)
-        self._kept, self.rows, self._steps = kept, 0, 0
+        self._kept, self._steps = kept, 0
         rows = OrderedRows(kept.source.store.table)
         self._groups = rows.all_groups() if key is None else rows.groups(np.array([key], np.int64))
         self._sizes = rows.sizes(self._groups)
@@ -59,14 +73,6 @@ class OrderWalk(Metered):
         assert self._whole is not None
         return self._whole.words(self._kept.places((variable,)), slice(self._first, self._end))
 
-    def values(self, part: Part) -> np.ndarray:
-        """Each copy is there once; no other part is kept."""
-        assert part == COUNT
-        return np.ones((self.rows, 1), np.int64)
-
-    def all_ones(self, part: Part) -> bool:
-        return True
-
     def located(self, kept: KeptOrder) -> LocatedRows | None:
         """Where the rows of the batch stand in an order; None for another one than that of the walk."""
         if kept is not self._kept:
@@ -87,12 +93,12 @@ class OrderWalk(Metered):
             self._tell()
 
 
-class NumberedWalk(Metered):
+class NumberedWalk(CopiesApart):
     """The rows of a view at some positions of each partition of an order; a `RowSource`. O(log partition) a row."""
 
     def __init__(self, kept: KeptOrder, numbered: NumberedRows, meter: Meter) -> None:
         super().__init__(meter)
-        self._kept, self._ordered, self.rows = kept, OrderedRows(kept.source.store.table), 0
+        self._kept, self._ordered = kept, OrderedRows(kept.source.store.table)
         groups = self._ordered.all_groups()
         counts = np.clip(self._ordered.copies(groups) - numbered.offset, 0, numbered.rows)
         self._groups, self._ends, self._offset, self._next = groups, np.cumsum(counts), numbered.offset, 0
@@ -117,14 +123,6 @@ class NumberedWalk(Metered):
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the rows of the batch."""
         return list(self._ordered.gather(self._addresses, self._kept.places((variable,))))
-
-    def values(self, part: Part) -> np.ndarray:
-        """Each copy is there once; no other part is kept."""
-        assert part == COUNT
-        return np.ones((self.rows, 1), np.int64)
-
-    def all_ones(self, part: Part) -> bool:
-        return True
 
     def located(self, kept: KeptOrder) -> LocatedRows | None:
         """Where the rows of the batch stand in an order; None for another one than that of the walk."""
