@@ -17,7 +17,7 @@ from sqlfront.storage.codecs.sums import FactorRange, decode_avg, decode_sum, en
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads as kernels
 from sqlfront.storage.stores.ordered_rows import OrderedRows
-from sqlfront.storage.stores.row_addresses import find_rows
+from sqlfront.storage.stores.row_addresses import find_rows, gather_words
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -166,9 +166,7 @@ class Groups:
         """How often the values at the addresses come about."""
         import pyarrow as pa
 
-        counts = np.empty(len(addresses), np.int64)
-        kernels.word_of(addresses.ctypes.data, len(addresses), self._count_place, 0, counts.ctypes.data)
-        return pa.array(counts)
+        return pa.array(gather_words(addresses, [self._count_place])[0])
 
     def _members(self) -> np.ndarray:
         """The addresses of all values, group after group."""
@@ -182,13 +180,8 @@ class Groups:
     def _decoded(self, raw: RawColumn, addresses: np.ndarray) -> pa.Array:
         """The values of the column's variable in the rows at the addresses."""
         assert raw.variable is not None
-        words = []
-        for number, place in enumerate(self._shape.places([raw.variable])):
-            word = np.empty(len(addresses), np.int64)
-            absent = at.NULL_CODE if number == 0 else 0
-            kernels.word_of(addresses.ctypes.data, len(addresses), place, absent, word.ctypes.data)
-            words.append(word)
-        return self._distinct_set.codecs[raw.variable].decode(words)
+        words = gather_words(addresses, self._shape.places([raw.variable]), at.NULL_CODE)
+        return self._distinct_set.codecs[raw.variable].decode(list(words))
 
     def _sum(self, raw: RawColumn) -> pa.Array:
         """SUM and AVG over the distinct values, added up now. O(values of the groups)."""

@@ -19,7 +19,7 @@ from sqlfront.planner.model.query import LeafColumn
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.sql_text import quote
-from sqlfront.storage.stores.row_addresses import find_rows, list_members, word_of
+from sqlfront.storage.stores.row_addresses import find_rows, gather_words, list_members
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ class GroupStore:
     def rows_at(self, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The words of the rows at these addresses, and how often each is there."""
         keys = self.store.table.keys
-        words = np.array([word_of(addresses, place) for place in range(keys + 1)], np.int64)
+        words = gather_words(addresses, range(keys + 1))
         return words[:-1], words[-1]
 
     def all_rows(self) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlfront.maintenance.output.output import needed
-from sqlfront.maintenance.output.python_values import SUMS, Column, column_of
+from sqlfront.maintenance.output.plain_values import SUMS
+from sqlfront.maintenance.output.python_values import Column, column_of
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.rows import numbers

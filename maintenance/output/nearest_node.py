@@ -28,7 +28,7 @@ from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
-from sqlfront.storage.stores.row_addresses import word_of
+from sqlfront.storage.stores.row_addresses import gather_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +127,7 @@ class NearestRowsNode(KeptRowsNode):
     def _appeared(self, done: Sequence[Encoded]) -> np.ndarray:
         """The rows of the right that have come or gone, row after row. How many copies of a row there are is one."""
         words, weights = self.right.delta(done)
-        counts = word_of(self.right.rows(words), words.shape[1])
+        [counts] = gather_words(self.right.rows(words), [words.shape[1]])
         return np.ascontiguousarray(words[(counts > 0) != (counts > weights)])
 
     def _pairs(self, words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +138,7 @@ class NearestRowsNode(KeptRowsNode):
         for name, (own, _) in zip(self.rows.shown, self.rows.columns[len(self.left.relation.columns) :], strict=True):
             places = zip(self.own.places_of(own), self.right.places_of(name), self.own.null_words(own), strict=True)
             for place, theirs, null in places:
-                found[:, place] = word_of(partners, theirs, null)
+                found[:, place] = gather_words(partners, [theirs], null)[0]
         paired = np.full(len(counts), True) if self.rows.outer else partners != 0
         return found[paired].T, counts[paired]
 

@@ -142,15 +142,17 @@ def raw_batch(
     windows = WindowColumns(view, source, rows, repeat, skipped) if view.windows is not None else None
     distinct_sets = [Groups(view, number, source, rows) for number in range(len(view.distinct_sets))]
     for raw in view.definition.raw:
-        fields.append(field(view, raw))
         if windows is not None and raw.window is not None:
-            arrays.append(windows.column(raw))
-            continue
-        if raw.distinct_set is not None:
+            array = windows.column(raw)
+        elif raw.distinct_set is not None:
             array = distinct_sets[raw.distinct_set].column(raw)
         else:
             array = raw_column(view, source, raw)
-        arrays.append(array if repeat is None else array.take(pa.array(repeat)))
+        if repeat is not None and raw.window is None:
+            array = array.take(pa.array(repeat))
+        arrays.append(array)
+        is_coded = raw.is_list or view.codec(raw) is not None
+        fields.append(field(view, raw) if is_coded else pa.field(raw.name, array.type))
     if windows is not None:
         windows.tell()
     if not arrays:

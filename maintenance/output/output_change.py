@@ -198,8 +198,11 @@ def images(change: OutputChange, version: int, timestamp: Any) -> pa.Table:
     """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp."""
     import pyarrow as pa
 
-    copies = np.repeat(np.arange(len(change)), np.abs(change.weights))
-    return _stamped(change.rows.take(pa.array(copies)), change.kinds[copies], version, timestamp)
+    rows, kinds, copies = change.rows, change.kinds, np.abs(change.weights)
+    if (copies != 1).any():
+        places = np.repeat(np.arange(len(change)), copies)
+        rows, kinds = rows.take(pa.array(places)), kinds[places]
+    return _stamped(rows, kinds, version, timestamp)
 
 
 def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, timestamp: Any) -> pa.Table | None:
@@ -230,7 +233,10 @@ def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
 def _stamped(rows: pa.Table, kinds: np.ndarray, version: int, timestamp: Any) -> pa.Table:
     import pyarrow as pa
 
-    types = pa.array(CHANGE_TYPES).take(pa.array(kinds.astype(np.int8)))
+    if len(kinds) and (kinds == kinds[0]).all():
+        types = pa.repeat(CHANGE_TYPES[kinds[0]], len(kinds))
+    else:
+        types = pa.array(CHANGE_TYPES).take(pa.array(kinds.astype(np.int8)))
     rows = rows.append_column("_change_type", types)
     rows = rows.append_column("_commit_version", pa.array(np.full(len(kinds), version, np.int64)))
     stamps = pa.repeat(pa.scalar(timestamp, pa.timestamp("us")), len(kinds))

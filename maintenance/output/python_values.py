@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.output import raw_column
-from sqlfront.maintenance.program.rows import RowSource, numbers
+from sqlfront.maintenance.output.plain_values import is_plain_sum, plain_integers, plain_sums
+from sqlfront.maintenance.program.rows import RowSource
 from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.storage.errors import DataError
-from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +21,6 @@ Column = Callable[[RowSource], list[Any]]
 
 PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 """Types whose Arrow values are DuckDB's Python values."""
-SUMS = {"BIGINT": 63, "HUGEINT": 127}
 
 
 def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
@@ -35,10 +32,12 @@ def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
         return _kept(view, raw, raw.distinct_set) if raw.type in WHOLE or _is_plain(raw.type) else None
     if raw.kind == "variable" and raw.variable is not None:
         if raw.type in WHOLE:
-            return _integers(view, raw.variable)
+            variable, codec = raw.variable, view.codecs[raw.variable]
+            return lambda walk: plain_integers(codec, walk.words(variable))
         return _decoded(view, raw) if _is_plain(raw.type) else None
-    if raw.kind in ("sum", "count") and raw.type in SUMS and raw.specials is None:
-        return _sums(view, raw)
+    if is_plain_sum(raw):
+        parts = [frozenset(measure.factors) for measure in view.definition.measures]
+        return lambda walk: plain_sums(raw, parts, walk.values)
     return _decoded(view, raw) if raw.type == "DOUBLE" or raw.type.startswith("DECIMAL(") else None
 
 
@@ -61,40 +60,3 @@ def _listed(column: Callable[[], pa.Array]) -> list[Any]:
     except (DataError, ValueError, OverflowError) as error:  # DuckDB shows dates that Python does not have.
         raise BeyondTypeError from error
     return found
-
-
-def _integers(view: MaintainedView, variable: str) -> Column:
-    """Whole numbers, whose codes they are, except NULL and one value of BIGINT."""
-    codec = view.codecs[variable]
-
-    def read(walk: RowSource) -> list[Any]:
-        words = walk.words(variable)
-        values: list[Any] = words[0].tolist()
-        return codec.decode(words).to_pylist() if NULL_CODE in values or RESERVED_LOW in values else values
-
-    return read
-
-
-def _sums(view: MaintainedView, raw: RawColumn) -> Column:
-    parts = [frozenset(measure.factors) for measure in view.definition.measures]
-    terms = [(coefficient, parts[measure]) for coefficient, measure in raw.terms]
-    present, bound = None if raw.present is None else parts[raw.present], 2 ** SUMS[raw.type]
-
-    def read(walk: RowSource) -> list[Any]:
-        totals: list[Any] = [0] * walk.rows
-        for coefficient, part in terms:
-            totals = [
-                total + coefficient * _whole(value) for total, value in zip(totals, walk.values(part), strict=True)
-            ]
-        if any(not -bound <= total < bound for total in totals):
-            raise BeyondTypeError
-        if present is None:
-            return totals
-        return [total if count else None for total, count in zip(totals, numbers(walk, present), strict=True)]
-
-    return read
-
-
-def _whole(limbs: np.ndarray) -> int:
-    """An integer of several limbs."""
-    return int(limbs[0]) if len(limbs) == 1 else int.from_bytes(limbs.tobytes(), "little", signed=True)

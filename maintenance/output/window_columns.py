@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column
+from sqlfront.maintenance.output.plain_values import is_plain_sum, plain_integers, plain_sums
 from sqlfront.maintenance.program.rows import Rows
+from sqlfront.maintenance.ranked.exact import WHOLE
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.windows.located_rows import LocatedRows
 from sqlfront.maintenance.windows.order_walk import NumberedWalk, OrderWalk
@@ -16,6 +18,7 @@ from sqlfront.maintenance.windows.whole_partitions import WholePartitions
 from sqlfront.maintenance.windows.window_stores import KeptOrder
 from sqlfront.maintenance.windows.window_values import FrameSums, other_rows, ranks
 from sqlfront.planner.model.query import RawColumn
+from sqlfront.planner.model.window_functions import WindowValue
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.codecs.wide import wide_integers
 from sqlfront.storage.stores.ordered_rows import OrderedRows, order_list
@@ -52,24 +55,42 @@ class WindowColumns:
 
     def values(self, raw: RawColumn) -> list[Any]:
         """A raw column of the copies as DuckDB's Python values, of a type in PLAIN, WHOLE or SUMS."""
+        value, stores = raw.window, self._view.windows
+        assert value is not None and stores is not None
+        if raw.over is not None and is_plain_sum(raw.over):
+            return plain_sums(raw.over, stores.parts, self._sums(value).values)
+        if raw.variable is not None and raw.type in WHOLE:
+            return plain_integers(self._view.codecs[raw.variable], self._other_rows(raw.variable, value))
+        if raw.variable is None and raw.over is None:
+            found: list[Any] = ranks(value, self._rows(value.order)).tolist()
+            return found
         array = self.column(raw)
         return wide_integers(array) if raw.type == "HUGEINT" else array.to_pylist()
 
     def column(self, raw: RawColumn) -> pa.Array:
         """A raw column of the copies, as Arrow."""
+        import pyarrow as pa
+
         value, stores = raw.window, self._view.windows
         assert value is not None and stores is not None
-        kept, rows = stores.kept[value.order], self._rows(value.order)
         if raw.variable is not None:
-            codec, places = self._view.codecs[raw.variable], kept.places((raw.variable,))
-            if value.function in ("min", "max"):
-                order = order_list(order_places(codec, places[0]), descending=value.function == "max")
-                return codec.decode(rows.firsts(order, places, value))
-            return codec.decode(rows.words(places, other_rows(value, rows)))
+            return self._view.codecs[raw.variable].decode(self._other_rows(raw.variable, value))
         if raw.over is None:
-            return ranks(value, rows)
-        sums = FrameSums(kept, rows, value)
-        return aggregate_column(Sums(stores.parts, kept.shift, sums.values), raw.over)
+            return pa.array(ranks(value, self._rows(value.order)))
+        return aggregate_column(Sums(stores.parts, stores.kept[value.order].shift, self._sums(value).values), raw.over)
+
+    def _sums(self, value: WindowValue) -> FrameSums:
+        assert self._view.windows is not None
+        return FrameSums(self._view.windows.kept[value.order], self._rows(value.order), value)
+
+    def _other_rows(self, variable: str, value: WindowValue) -> list[np.ndarray]:
+        """The words of a variable in the row that a function reads."""
+        assert self._view.windows is not None
+        places, rows = self._view.windows.kept[value.order].places((variable,)), self._rows(value.order)
+        if value.function not in ("min", "max"):
+            return rows.words(places, other_rows(value, rows))
+        compared = order_places(self._view.codecs[variable], places[0])
+        return rows.firsts(order_list(compared, descending=value.function == "max"), places, value)
 
     def _rows(self, number: int) -> LocatedRows:
         """Where the copies stand in an order."""
@@ -84,10 +105,10 @@ class WindowColumns:
         rows = OrderedRows(kept.source.store.table)
         words = [word[self._repeat] for name in kept.shape.variables for word in self._source.words(name)]
         addresses = rows.rows(np.column_stack(words))
-        groups = np.unique(rows.groups_of(addresses))
-        if len(addresses) * STEPS_SOUGHT >= rows.copies(groups).sum():
-            whole = WholePartitions(kept, groups)
-            self._view.reads.steps += whole.steps
-            return whole.located(whole.places_of(addresses, self._copies))
-        self._sought.append(SoughtRows(kept, rows, addresses, self._copies))
-        return self._sought[-1]
+        groups, most = rows.groups_of(addresses), len(addresses) * STEPS_SOUGHT
+        if int(rows.copies(groups).max(initial=0)) > most or int(rows.copies(np.unique(groups)).sum()) > most:
+            self._sought.append(SoughtRows(kept, rows, addresses, self._copies))
+            return self._sought[-1]
+        whole = WholePartitions(kept, np.unique(groups))
+        self._view.reads.steps += whole.steps
+        return whole.located(whole.places_of(addresses, self._copies))

@@ -21,6 +21,11 @@ from sqlfront.storage.codecs.pack import plain_size, text_size
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs.arrow_words import fill_word, pack_batch, pack_column
 
+KINDS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
+"""The weights of the kinds of changes that a column _change_type tells."""
+_TEXTS = {kind: np.frombuffer(kind.encode(), np.uint8) for kind in KINDS}
+_KINDS = np.array([(weight, len(kind), _TEXTS[kind].ctypes.data) for kind, weight in KINDS.items()], np.int64)
+
 _pack_batch = entry_point(pack_batch)
 _pack_column = entry_point(pack_column)
 _fill_word = entry_point(fill_word)
@@ -39,6 +44,7 @@ class Ingest:
         self._columns: list[tuple[int, int, int, int, int]] = []
         self._dictionaries: list[Dictionary] = []
         self._weighted = False
+        self._kind_column: str | None = None
         self._buffer = np.empty(0, np.int64)
         self._address = 0
 
@@ -74,6 +80,8 @@ class Ingest:
         rows, arrays = len(frame), list(columns.values())
         address, width = self._reserve(rows), self.relation.width
         for number, place, size, *_ in self._columns:
+            if place < 0:  # Numbers of a frame are never NULL.
+                continue
             held = pa.py_buffer(np.ascontiguousarray(arrays[number]))
             if _pack_column(address, width, place, held.address, size, 0, 0, rows):
                 return None
@@ -96,16 +104,19 @@ class Ingest:
             _fill_word(self._address, width, width - 1, 1, rows)
         for dictionary in self._dictionaries:
             dictionary.note_encoded(rows)
-        return Encoded(self.relation, self.programs, self._address, rows, self._buffer, data)
+        weights = None
+        if self._kind_column is not None:
+            data = data.drop_columns([self._kind_column])
+            weights = self._buffer[: rows * width].reshape(rows, width)[:, -1].copy()
+        return Encoded(self.relation, self.programs, self._address, rows, self._buffer, data, weights)
 
     def _learn(self, schema: pa.Schema) -> None:
         """Work out where each column goes; no plan if some column needs more than copying."""
         self._schema, self._kinds, self._plan = schema, None, None
         names = [name.casefold() for name in schema.names]
-        if len(set(names)) < len(names) or "_change_type" in names:
-            return
+        control = {"_weight", "_change_type"}.intersection(names)
         known = {column.name.casefold(): column for column in self.relation.columns}
-        if set(known) != set(names) - {"_weight"}:
+        if len(set(names)) < len(names) or len(control) > 1 or set(known) != set(names) - control:
             return
         wanted = {item.source.casefold(): item for item in self.relation.inputs.values() if item.source is not None}
         if not self.relation.computable:
@@ -118,11 +129,18 @@ class Ingest:
                     return
                 rows.append((number, self.relation.width - 1, 8, 1, 0))
                 continue
+            if name == "_change_type":
+                if (size := text_size("VARCHAR", field.type)) == 0:
+                    return
+                rows.append((number, self.relation.width - 1, size, 1, -int(_KINDS.ctypes.data)))
+                continue
             column, item = known[name], wanted.get(name)
             size, text = plain_size(column.type, field.type), text_size(column.type, field.type)
-            if size + text == 0 or (column.not_null and item is None):
+            if size + text == 0:
                 return
             if item is None:
+                if column.not_null:
+                    rows.append((number, -1, size + text, 1, 0))
                 continue
             state = 0
             if text:
@@ -130,6 +148,7 @@ class Ingest:
                 dictionaries.append(item.codec.dictionary)
                 state = item.codec.dictionary.state
             rows.append((number, item.place, size + text, int(column.not_null), state))
-        self._dictionaries, self._weighted = dictionaries, "_weight" in names
+        self._dictionaries, self._weighted = dictionaries, bool(control)
+        self._kind_column = schema.names[names.index("_change_type")] if "_change_type" in names else None
         self._columns, self._plan = rows, np.array(rows, np.int64)
         self._plan_address = self._plan.ctypes.data

@@ -12,14 +12,12 @@ import numpy as np
 
 from sqlfront.maintenance.windows.located_rows import Bounds
 from sqlfront.maintenance.windows.range_edges import range_edge
-from sqlfront.maintenance.windows.whole_partitions import PlacedRows, WholePartitions, difference
+from sqlfront.maintenance.windows.whole_partitions import PlacedRows, WholePartitions
 from sqlfront.maintenance.windows.window_stores import KeptOrder
 from sqlfront.maintenance.windows.window_values import frame_bounds
 from sqlfront.planner.model.window_functions import WindowValue
-from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts
-from sqlfront.storage.stores.row_addresses import word_of
 
 _LONGEST_FRAME = 64
 """Frames of so many rows, and so many groups of peers, are gone through row by row."""
@@ -30,12 +28,8 @@ class SoughtRows:
 
     def __init__(self, kept: KeptOrder, rows: OrderedRows, addresses: np.ndarray, copies: np.ndarray) -> None:
         self._kept, self._rows, self._addresses, self._copies = kept, rows, addresses, copies
-        self._groups = rows.groups_of(addresses)
-        self._totals = rows.totals(self._groups)
-        self.position = rows.sums_before(addresses)[:, 0, 0] + copies
-        self.size = self._totals[:, 0, 0]
+        self._groups, self.position, self.size = rows.locate(addresses, copies)
         self._peers: dict[int, Bounds] = {}
-        self._prefixes: list[tuple[np.ndarray, np.ndarray]] = []
         self._sums: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     @property
@@ -77,9 +71,9 @@ class SoughtRows:
         start, end = frame
         known = next((found for first, last, found in self._sums if first is start and last is end), None)
         if known is None:
-            known = difference(*(self._before(edge).reshape(-1, self._totals.shape[2]) for edge in (end, start)))
+            known = self._rows.frame_sums(self._groups, start, end)
             self._sums.append((start, end, known))
-        return known.reshape(self._totals.shape)[:, value]
+        return known[:, value]
 
     def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
         start, end = frame_bounds(value, self)
@@ -90,7 +84,7 @@ class SoughtRows:
         ends = np.cumsum(lengths)
         positions = np.arange(len(owners)) - (ends - lengths)[owners] + start[owners]
         rows, _ = self._rows.select(self._groups[owners], positions)
-        present = (word_of(rows, places[0], at.NULL_CODE) != at.NULL_CODE).astype(np.int64)
+        present = (self._rows.gather(rows, places[:1])[0] != at.NULL_CODE).astype(np.int64)
         found = frame_firsts(order, rows, present, ends - lengths, ends)
         return self._words(np.append(rows, 0)[found], places)
 
@@ -109,27 +103,3 @@ class SoughtRows:
             self._rows.positions_of(self._groups, rows, words, inclusive=inclusive) for inclusive in (False, True)
         )
         return first, last
-
-    def _before(self, positions: np.ndarray) -> np.ndarray:
-        """The sums of all rows before a position in each row's partition, shape (rows, values, limbs + 1)."""
-        for known, found in self._prefixes:
-            if known is positions:
-                return found
-        if not positions.any():
-            return np.zeros_like(self._totals)
-        rows, copies = self._rows.select(self._groups, positions)
-        inside = rows != 0
-        found = np.where((positions > 0).reshape(-1, 1, 1), self._totals, 0)
-        found[inside] = self._rows.sums_before(rows[inside])
-        for place in np.flatnonzero(copies):
-            found[place] = self._with_copies(found[place], int(rows[place]), int(copies[place]))
-        self._prefixes.append((positions, found))
-        return found
-
-    def _with_copies(self, sums: np.ndarray, row: int, copies: int) -> np.ndarray:
-        """Sums, and the values of some copies of a row: the row has the values of all of its copies."""
-        table, address = self._rows.table, np.array([row])
-        words = [word_of(address, table.keys + n)[0] for n in range(table.values * table.limbs)]
-        values = to_integers(np.array(words).reshape(table.values, table.limbs))
-        added = [total + value * copies // values[0] for total, value in zip(to_integers(sums), values, strict=True)]
-        return from_integers(added, sums.shape[1])

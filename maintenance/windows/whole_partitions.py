@@ -17,6 +17,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts
 
 Places = np.ndarray | slice
+"""Places of rows; a slice has both of its ends."""
 
 
 class WholePartitions:
@@ -56,7 +57,7 @@ class WholePartitions:
             for place in self.kept.item_places(items):
                 changed[1:] |= self._words[place, 1:] != self._words[place, :-1]
             starts = np.append(np.flatnonzero(changed), len(self.addresses))
-            self._peers[items] = starts, np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+            self._peers[items] = starts, np.cumsum(changed) - 1
         return self._peers[items][0]
 
     def peer_numbers(self, items: int) -> np.ndarray:
@@ -93,7 +94,7 @@ class WholePartitions:
         key = order.tobytes(), tuple(places), value
         if key not in self._firsts:
             first = self.starts[self.partition]
-            start, end = (first + bound for bound in frame_bounds(value, self.located(slice(None))))
+            start, end = (first + bound for bound in frame_bounds(value, self.located(slice(0, len(first)))))
             present = (self._words[places[0]] != at.NULL_CODE).astype(np.int64)
             self._firsts[key] = self.words(places, frame_firsts(order, self.addresses, present, start, end))
         return self._firsts[key]
@@ -127,7 +128,8 @@ class PlacedRows:
     def __init__(self, whole: WholePartitions, places: Places) -> None:
         self._whole, self._places, partition = whole, places, whole.partition[places]
         self._start, self._end = whole.starts[partition], whole.starts[partition + 1]
-        self.position = np.arange(len(whole.addresses))[places] - self._start
+        numbers = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+        self.position = numbers - self._start
         self.size = self._end - self._start
 
     def peers(self, items: int) -> Bounds:
@@ -156,7 +158,7 @@ class PlacedRows:
 
     def sums(self, value: int, frame: Bounds) -> np.ndarray:
         running = self._whole.running_sums(value)
-        return difference(running[self._start + frame[1]], running[self._start + frame[0]])
+        return _difference(running[self._start + frame[1]], running[self._start + frame[0]])
 
     def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
         return [words[self._places] for words in self._whole.firsts(order, places, value)]
@@ -166,7 +168,9 @@ def _running(words: np.ndarray) -> np.ndarray:
     """Running sums of numbers given by their limbs, from 0 on, with a limb more where they may need it."""
     rows = words.shape[1]
     if len(words) == 1 and rows * max(1, int(np.abs(words[0]).max(initial=0))) < 2**62:
-        return np.concatenate([[0], np.cumsum(words[0])]).reshape(-1, 1)
+        sums = np.zeros((rows + 1, 1), np.int64)
+        np.cumsum(words[0], out=sums[1:, 0])
+        return sums
     found, carry = [], np.zeros(rows, np.uint64)
     for word in (*words, words[-1] >> 63):
         digit = np.ascontiguousarray(word).view(np.uint64) + carry
@@ -177,7 +181,7 @@ def _running(words: np.ndarray) -> np.ndarray:
     return np.column_stack(found)
 
 
-def difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """One number less another, limb by limb, modulo their width."""
     if left.shape[1] == 1:
         return left - right

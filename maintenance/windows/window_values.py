@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from sqlfront.maintenance.program.shapes import COUNT, Part
@@ -11,15 +9,10 @@ from sqlfront.maintenance.windows.located_rows import Bounds, LocatedRows
 from sqlfront.maintenance.windows.window_stores import KeptOrder
 from sqlfront.planner.model.window_functions import WindowValue
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-
-def ranks(value: WindowValue, rows: LocatedRows) -> pa.Array:
+def ranks(value: WindowValue, rows: LocatedRows) -> np.ndarray:
     """The values of a function of positions: whole numbers, or shares of a partition."""
-    import pyarrow as pa
-
-    return pa.array(_RANKS[value.function](value, rows))
+    return _RANKS[value.function](value, rows)
 
 
 def _row_number(value: WindowValue, rows: LocatedRows) -> np.ndarray:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy, translated
 from sqlfront.database.user_settings import lossless
+from sqlfront.sql.remembered import ask
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -92,11 +94,11 @@ class HeldResult:
 
 
 class HeldRows:
-    """Rows as Python values: what is fetched as rows asks DuckDB nothing. `typed` makes the same rows with their types,
-    for all that needs these."""
+    """A few rows as Python values, in columns of some names and DuckDB types: what is fetched as rows or, in most
+    types, as Arrow asks DuckDB nothing."""
 
-    def __init__(self, rows: list[tuple[Any, ...]], typed: Callable[[], HeldResult]) -> None:
-        self._rows, self._at, self._typed = rows, 0, typed
+    def __init__(self, con: Any, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> None:
+        self._con, self._columns, self._rows, self._at = con, columns, rows, 0
 
     @property
     def description(self) -> list[tuple[Any, ...]]:
@@ -125,10 +127,18 @@ class HeldRows:
         return self._rest().fetchnumpy()
 
     def to_arrow_table(self) -> pa.Table:
-        return self._rest().to_arrow_table()
+        found = arrow_rows(self._con, self._columns, self._rows[self._at :])
+        if found is None:
+            return self._rest().to_arrow_table()
+        self._at = len(self._rows)
+        return found
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _typed(self) -> HeldResult:
+        """All rows with their types."""
+        return typed_rows(self._con, self._columns, self._rows)
 
     def _rest(self) -> HeldResult:
         rest = self._typed()
@@ -145,6 +155,44 @@ def typed_rows(con: Any, columns: Sequence[tuple[str, str]], rows: Sequence[tupl
     table = pa.table({f"c{place}": _array(column) for place, column in enumerate(values)})
     shown = (f"CAST(c{place} AS {kind}) AS {quote(name)}" for place, (name, kind) in enumerate(columns))
     return HeldResult(con, table, ", ".join(shown))
+
+
+def arrow_rows(con: Any, columns: Sequence[tuple[str, str]], rows: Sequence[tuple[Any, ...]]) -> pa.Table | None:
+    """A few rows as DuckDB exports them to Arrow; None where it has to: for other types, or settings of the user's."""
+    import pyarrow as pa
+
+    types = [_arrow_type(kind) for _, kind in columns]
+    con.abort()  # As before each query of ours.
+    if None in types or ask(con, _EXPORT) != _EXPORT_DEFAULTS:
+        return None
+    try:
+        values = zip(*rows, strict=True) if rows else [()] * len(columns)
+        arrays = [pa.array(column, type_) for column, type_ in zip(values, types, strict=True)]
+    except pa.ArrowInvalid:  # A HUGEINT of 39 digits.
+        return None
+    return pa.Table.from_arrays(arrays, [name for name, _ in columns])
+
+
+@cache
+def _arrow_type(kind: str) -> pa.DataType | None:
+    """The Arrow type in which DuckDB exports a type, unless settings change it; None for rarer ones."""
+    import pyarrow as pa
+
+    if kind.startswith("DECIMAL("):
+        width, _, scale = kind[len("DECIMAL(") : -1].partition(",")
+        return pa.decimal128(int(width), int(scale))
+    known = {
+        "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(),
+        "BIGINT": pa.int64(), "UTINYINT": pa.uint8(), "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(),
+        "UBIGINT": pa.uint64(), "HUGEINT": pa.decimal128(38, 0), "FLOAT": pa.float32(), "DOUBLE": pa.float64(),
+        "VARCHAR": pa.string(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
+    }  # fmt: skip
+    return known.get(kind)
+
+
+_OF_EXPORT = ("arrow_lossless_conversion", "arrow_large_buffer_size", "arrow_output_version")
+_EXPORT = "SELECT " + ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in _OF_EXPORT)
+_EXPORT_DEFAULTS = ("false", "false", "1.0")
 
 
 def _array(values: list[Any]) -> pa.Array:

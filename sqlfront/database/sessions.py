@@ -10,14 +10,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
-from sqlfront.database.held_result import HeldResult, HeldRows, typed_rows
+from sqlfront.database.held_result import HeldResult, HeldRows
 from sqlfront.database.names import Key
 from sqlfront.database.scans import ReadSession, Registration, unbind
 from sqlfront.database.streams import Stream
@@ -138,8 +137,7 @@ class Session:
 
     def set_count(self, rows: int) -> None:
         """Leave the number of rows that a write has changed as the result."""
-        found = [(rows,)]
-        self.set_rows(HeldRows(found, partial(typed_rows, self.duck, (("Count", "BIGINT"),), found)))
+        self.set_rows(HeldRows(self.duck, (("Count", "BIGINT"),), [(rows,)]))
 
     def set_rows(self, rows: HeldRows) -> None:
         """Leave Python values as the result to be fetched."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlfront.database.held_result import HeldRows, typed_rows
+from sqlfront.database.held_result import HeldRows
 from sqlfront.database.names import meant
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.read.ordered_reads import limit_of, read_in_order
@@ -75,7 +75,7 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
     if rows is None:
         return False
     shown = rows if plan.shown is None else plan.shown(rows)
-    session.set_rows(HeldRows(shown, partial(typed_rows, session.duck, plan.columns, shown)))
+    session.set_rows(HeldRows(session.duck, plan.columns, shown))
     return True
 
 

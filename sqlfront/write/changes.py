@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.maintenance.relation.ingest import KINDS
 from sqlfront.storage.codecs.casting import session
 from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import DataError, IntegrityError, ProgrammingError
@@ -16,8 +17,7 @@ from sqlfront.storage.errors import DataError, IntegrityError, ProgrammingError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SIGNS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
-_VALUES = np.array([*_SIGNS.values(), 0], np.int64)
+_VALUES = np.array([*KINDS.values(), 0], np.int64)
 _FEW = 256
 """Of so many rows, control values are read one by one."""
 _MOST_MATCHES = 1024
@@ -48,8 +48,8 @@ def read_changes(
     weights = None
     if match.control is not None:
         weights = _weights(what, rows, rows.schema.names[match.control], match.control)
-    for column, at in zip(columns, match.places, strict=True):
-        if column.not_null and at is not None and rows.column(at).null_count:
+    for column, place in match.required:
+        if rows.column(place).null_count:
             raise IntegrityError(
                 f"a change of {what} has NULL in column {column.name}",
                 why="the column is NOT NULL",
@@ -72,13 +72,15 @@ def read_changes(
 
 class _Match(NamedTuple):
     """Which columns of changes of this `schema` are those of a table: their `places`, None for one that is missing, and
-    the place of the control values, if there are some. `selected` are the places if nothing else has to be done than to
+    the place of the control values, if there are some. `required` are the columns that must not be NULL, with their
+    places. `selected` are the places if nothing else has to be done than to
     take them, or to give them the table's names, unless they have them (`is_named`)."""
 
     schema: pa.Schema
     columns: Sequence[Column]
     places: tuple[int | None, ...]
     control: int | None
+    required: list[tuple[Column, int]]
     selected: list[int] | None
     is_named: bool
 
@@ -96,12 +98,13 @@ def _match(what: str, columns: Sequence[Column], schema: pa.Schema) -> _Match:
     names = schema.names
     places, control = _matched(what, columns, names)
     selected = [at for at in places if at is not None]
+    required = [(column, at) for column, at in zip(columns, places, strict=True) if column.not_null and at is not None]
     if None in places or any(map(pa.types.is_struct, schema.types)):
-        return _Match(schema, columns, places, control, None, False)
+        return _Match(schema, columns, places, control, required, None, False)
     is_named = [names[at] for at in selected] == [column.name for column in columns]
     if len(_matches) > _MOST_MATCHES:
         _matches.clear()
-    _matches[what] = _Match(schema, columns, places, control, selected, is_named)
+    _matches[what] = _Match(schema, columns, places, control, required, selected, is_named)
     return _matches[what]
 
 
@@ -165,13 +168,13 @@ def _weights(what: str, rows: Any, name: str, place: int) -> np.ndarray:
             raise DataError(f"{WEIGHT} of {what} is NULL in some row", hint="give every row a weight")
         return column.to_numpy().astype(np.int64, copy=False)
     if rows.num_rows <= _FEW:
-        signs = np.array([_SIGNS.get(str(value), 0) for value in column.to_pylist()], np.int64)
+        signs = np.array([KINDS.get(str(value), 0) for value in column.to_pylist()], np.int64)
     else:
-        places = pc.fill_null(pc.index_in(column, _kinds(column.type)), len(_SIGNS))
+        places = pc.fill_null(pc.index_in(column, _kinds(column.type)), len(KINDS))
         signs = _VALUES[places.to_numpy()]
     if not signs.all():
         bad = column[int(np.flatnonzero(signs == 0)[0])].as_py()
-        raise DataError(f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(_SIGNS))
+        raise DataError(f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(KINDS))
     return signs
 
 
@@ -179,7 +182,7 @@ def _weights(what: str, rows: Any, name: str, place: int) -> np.ndarray:
 def _kinds(type_: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    return pa.array(list(_SIGNS), type_)
+    return pa.array(list(KINDS), type_)
 
 
 def _default(what: str, column: Column, rows: int, defaults: dict[str, str]) -> Any:

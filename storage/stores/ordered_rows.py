@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import order_statistics as kernels
-from sqlfront.storage.stores.row_addresses import find_rows, group_sizes, list_members, word_of
+from sqlfront.storage.stores.row_addresses import find_rows, gather_words, group_sizes, list_members
 from sqlfront.storage.stores.table import Table, words_at
 
 
@@ -40,8 +41,17 @@ class OrderedRows:
 
     def groups_of(self, rows: np.ndarray) -> np.ndarray:
         """The groups of rows. O(1) each."""
-        numbers = word_of(rows, int(self.table.header[at.LINKS]) + 2 * self.index + 1) & 0xFFFFFFFF
-        return int(self.group.header[at.ROWS]) + numbers * int(self.group.header[at.WIDTH]) * 8
+        [links] = gather_words(rows, [int(self.table.header[at.LINKS]) + 2 * self.index + 1])
+        return int(self.group.header[at.ROWS]) + (links & 0xFFFFFFFF) * int(self.group.header[at.WIDTH]) * 8
+
+    def locate(self, rows: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where copies of rows stand: their groups, their positions there, how many copies their groups have. O(log
+        group) expected each."""
+        rows, copies, found = _whole(rows), _whole(copies), np.empty((len(rows), 3), np.int64)
+        kernels.locate(
+            self.table.address, self.group.address, _at(rows), _at(copies), len(rows), _at(self._scratch), _at(found)
+        )
+        return found[:, 0], found[:, 1], found[:, 2]
 
     def all_groups(self) -> np.ndarray:
         """All groups that have rows. O(groups)."""
@@ -56,28 +66,37 @@ class OrderedRows:
 
     def copies(self, groups: np.ndarray) -> np.ndarray:
         """How many copies of rows each group has. O(1) each."""
-        return self.totals(groups)[:, 0, 0]
-
-    def totals(self, groups: np.ndarray) -> np.ndarray:
-        """The sums of all rows of each group, as `sums_before` has them: those below its root. O(1) each."""
-        header, limbs = self.table.header, self.table.limbs + 1
-        roots = (word_of(groups, int(self.group.header[at.TAIL]) + 1) & 0xFFFFFFFF) - 1
-        first, values = int(header[at.TAIL]) + 1, int(header[at.SUMS])
-        found, there = np.zeros((len(groups), values * limbs), np.int64), roots >= 0
-        found[there] = self._memory()[roots[there], first : first + values * limbs]
-        return found.reshape(len(groups), values, limbs)
+        groups, found = _whole(groups), np.empty(len(groups), np.int64)
+        kernels.count_copies(self.table.address, self.group.address, _at(groups), len(groups), _at(found))
+        return found
 
     def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many rows each group has, and all of them, group after group, in their order. O(1) a row."""
         return list_members(self.table, self.index, _whole(groups), self._scratch)
 
-    def sums_before(self, rows: np.ndarray) -> np.ndarray:
-        """The sums of all rows before each row in its group, of shape (rows, values, limbs + 1): value 0 counts copies,
-        so it is the row's position. O(log group) expected each."""
-        rows = _whole(rows)
-        found = np.empty((len(rows), int(self.table.header[at.SUMS]), self.table.limbs + 1), np.int64)
-        kernels.sums_before(self.table.address, _at(rows), len(rows), _at(self._scratch), _at(found))
+    def frame_sums(self, groups: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """The sums of each group's copies from a position to before another, of shape (groups, values, limbs + 1):
+        value 0 counts them. O(log group) expected each."""
+        groups, starts, ends = _whole(groups), _whole(starts), _whole(ends)
+        found = np.empty((len(groups), int(self.table.header[at.SUMS]), self.table.limbs + 1), np.int64)
+        parted = kernels.frame_sums(
+            self.table.address, self.group.address, _at(groups), _at(starts), _at(ends), len(groups),
+            _at(self._scratch), _at(found),
+        )  # fmt: skip
+        if parted:
+            for sign, positions in ((1, ends), (-1, starts)):
+                rows, copies = self.select(groups, positions)
+                for place in np.flatnonzero(copies):
+                    self._add_copies(found[place], int(rows[place]), sign * int(copies[place]))
         return found
+
+    def _add_copies(self, sums: np.ndarray, row: int, copies: int) -> None:
+        """Add the values of some copies of a row to sums: the row has the values of all of its copies."""
+        values, limbs = len(sums), self.table.limbs
+        words = words_at(row + 8 * self.table.keys, values * limbs).reshape(values, limbs)
+        whole = to_integers(words)
+        added = [total + value * copies // whole[0] for total, value in zip(to_integers(sums), whole, strict=True)]
+        sums[:] = from_integers(added, sums.shape[1])
 
     def select(self, groups: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row at a position of each group, 0 where there is none; and which of its copies stands there, from 0.
@@ -103,17 +122,7 @@ class OrderedRows:
 
     def gather(self, rows: np.ndarray, places: Sequence[int]) -> np.ndarray:
         """The words at some places of each row, NULL's code where there is none; shape (places, rows)."""
-        header = self.table.header
-        numbers = (rows - int(header[at.ROWS])) // (8 * int(header[at.WIDTH]))
-        found, there = np.full((len(places), len(rows)), at.NULL_CODE), rows != 0
-        found[:, there] = self._memory()[numbers[there][:, None], np.array(places, np.int64)].T
-        return found
-
-    def _memory(self) -> np.ndarray:
-        """The words of all rows, by their numbers."""
-        header = self.table.header
-        used, width = int(header[at.USED]), int(header[at.WIDTH])
-        return words_at(header[at.ROWS], used * width).reshape(used, width)
+        return gather_words(rows, places, at.NULL_CODE)
 
     def _order(self, items: int) -> np.ndarray:
         """The order list of the first `items` words."""

@@ -5,6 +5,8 @@ An address is 0 where there is no row, and valid until the table changes. `scrat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sqlfront.storage.kernels.tables import group_reads, key_lookups
@@ -39,8 +41,11 @@ def group_sizes(group: Table, groups: np.ndarray) -> np.ndarray:
     return sizes
 
 
-def word_of(addresses: np.ndarray, place: int, absent: int = 0) -> np.ndarray:
-    """The word at a place of each row, `absent` where there is none."""
-    addresses, found = np.ascontiguousarray(addresses, np.int64), np.empty(len(addresses), np.int64)
-    group_reads.word_of(addresses.ctypes.data, len(addresses), place, absent, found.ctypes.data)
+def gather_words(addresses: np.ndarray, places: Sequence[int], absent: int = 0) -> np.ndarray:
+    """The words at some places of each row, `absent` where there is none; shape (places, rows)."""
+    addresses, wanted = np.ascontiguousarray(addresses, np.int64), np.array(places, np.int64)
+    found = np.empty((len(wanted), len(addresses)), np.int64)
+    group_reads.words_of(
+        addresses.ctypes.data, len(addresses), wanted.ctypes.data, len(wanted), absent, found.ctypes.data
+    )
     return found

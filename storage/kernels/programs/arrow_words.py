@@ -9,6 +9,7 @@ from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.byte_strings import hash_rows, insert_rows
 
 PLAN_WORDS = 5
+MOST_KINDS = 4
 
 
 @intrinsic
@@ -52,13 +53,36 @@ def fill_word(data, width, column, value, rows):
         store(data, i * width + column, value)
 
 
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
+def pack_signs(data, width, column, text, first, size, kinds, rows):
+    """The weights of texts that name kinds of changes, in word `column` of each row. `kinds` are MOST_KINDS times a
+    weight, a length and the address of the bytes. Returns 1 if a text is none of them, else 0."""
+    strange = 0
+    for i in range(rows):
+        start = load(first, i) if size == 8 else load32(first, i)
+        length = (load(first, i + 1) if size == 8 else load32(first, i + 1)) - start
+        weight = 0
+        for k in range(MOST_KINDS):
+            if load(kinds, 3 * k + 1) == length:
+                same = True
+                for j in range(length):
+                    same = same and load8(text, start + j) == load8(load(kinds, 3 * k + 2), j)
+                if same:
+                    weight = load(kinds, 3 * k)
+        store(data, i * width + column, weight)
+        if weight == 0:
+            strange = 1
+    return strange
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def pack_batch(array, plan, columns, data, width):
     """All columns of a batch in the Arrow C data interface (struct ArrowArray at `array`), one word each.
 
-    `plan` has PLAN_WORDS per column: child number, word place, bytes per value (of text: per offset), 1 if a NULL is
-    not allowed, and the dictionary's state for text, else 0. Returns 0, or 1 when the general way is needed: a value
-    equals NULL_CODE, a NULL stands where none may, or a dictionary must grow.
+    `plan` has PLAN_WORDS per column: child number, word place (-1: nothing is written), bytes per value (of text: per
+    offset), 1 if a NULL is not allowed, and for text the dictionary's state, else 0; or, less than 0, the address of
+    `kinds` of changes, negated. Returns 0, or 1 when the general way is needed: a value equals NULL_CODE, a NULL stands
+    where none may, a dictionary must grow, or a text is no kind of change.
     """
     rows = load(array, 0)
     outer = load(array, 2)
@@ -79,7 +103,11 @@ def pack_batch(array, plan, columns, data, width):
             for i in range(rows):
                 if (load8(validity, (offset + i) >> 3) >> ((offset + i) & 7)) & 1 == 0:
                     refused = 1
-        if dictionary == 0:
+        if place < 0:
+            continue
+        if dictionary < 0:
+            refused |= pack_signs(data, width, place, load(buffers, 2), source + size * offset, size, -dictionary, rows)
+        elif dictionary == 0:
             refused |= pack_column(data, width, place, source, size, offset, validity, rows)
         else:
             wide = 1 if size == 8 else 0

@@ -92,12 +92,13 @@ def firsts(table, group, groups, rows, most, last, count, scratch, sizes, out):
     return made
 
 
-@kernel("void(int64,int64,int64,int64,int64)")
-def word_of(addresses, rows, place, absent, out):
-    """The word at `place` of the row at each address, `absent` where that is 0."""
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def words_of(addresses, rows, places, count, absent, out):
+    """The words at `count` places of the row at each address, `absent` where that is 0; all rows' first words first."""
     for i in range(rows):
         address = load(addresses, i)
-        store(out, i, absent if address == 0 else load(address, place))
+        for j in range(count):
+            store(out, j * rows + i, absent if address == 0 else load(address, load(places, j)))
 
 
 @kernel("void(int64,int64,int64,int64,int64)")

@@ -1,8 +1,8 @@
 """Order statistics of ordered groups with subtree sums: who stands at a position, and what lies before a row.
 
-A position counts copies: a row that is there three times stands at three positions. The sums of all rows before a row
-are those of the left subtrees along its way up, and the row at a position is found along the subtrees' counts (Cormen
-et al., *Introduction to Algorithms*, chapter on augmenting data structures): O(log group) expected for each.
+A position counts copies: a row that is there three times stands at three positions. A row's position is counted along
+its way up, and the row at a position, or the sums before it, are found along the subtrees' counts (Cormen et al.,
+*Introduction to Algorithms*, chapter on augmenting data structures): O(log group) expected for each.
 """
 
 from __future__ import annotations
@@ -23,35 +23,94 @@ def copies_below(table, node):
 
 
 @kernel("void(int64,int64,int64,int64,int64)")
-def sums_before(table, addresses, rows, scratch, out):
-    """The sums of all rows that come before the row at each address in its group, SUMS values of a limb more each."""
+def count_copies(table, group, groups, rows, out):
+    """The copies of all rows of each ordered group, whose row is at groups[i] (0: no group)."""
+    root = 2 * load(group, TAIL) + 2
+    for i in range(rows):
+        address = load(groups, i)
+        store(out, i, 0 if address == 0 else copies_below(table, load32(address, root)))
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def locate(table, group, addresses, copies, rows, scratch, out):
+    """Where copy number copies[i] of the row at addresses[i] stands: the address of its group's row, its position
+    there, the copies of the whole group; three words each."""
     base = load(table, ROWS)
     width = load(table, WIDTH) * 8
+    keys = load(table, KEYS)
     sides = 2 * load(table, TAIL)
-    above = 2 * (load(table, LINKS) + 2 * load(load(table, ORDER), ORDER_INDEX)) + 3
-    words = load(table, SUMS) * (load(table, LIMBS) + 1)
+    member = 2 * (load(table, LINKS) + 2 * load(load(table, ORDER), ORDER_INDEX)) + 2
+    root = 2 * load(group, TAIL) + 2
     steps = 0
+    for i in range(rows):
+        address = load(addresses, i)
+        owner = load(group, ROWS) + load32(address, member) * load(group, WIDTH) * 8
+        node = (address - base) // width + 1
+        position = load(copies, i) + copies_below(table, load32(address, sides))
+        parent = load32(address, member + 1)
+        while parent != 0:
+            steps += 1
+            address = base + (parent - 1) * width
+            left = load32(address, sides)
+            if left != node:
+                position += load(address, keys) + copies_below(table, left)
+            node = parent
+            parent = load32(address, member + 1)
+        store(out, 3 * i, owner)
+        store(out, 3 * i + 1, position)
+        store(out, 3 * i + 2, copies_below(table, load32(owner, root)))
+    store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def add_before(table, node, position, into, negative, scratch):
+    """Add (or with `negative` take) the sums of the rows of the tree at `node` that stand wholly before a position.
+    Returns how many copies of the next row also do."""
+    width = load(table, WIDTH) * 8
+    keys = load(table, KEYS)
+    sides = 2 * load(table, TAIL)
+    steps = 0
+    while node != 0 and position > 0:
+        steps += 1
+        address = load(table, ROWS) + (node - 1) * width
+        left = load32(address, sides)
+        before = copies_below(table, left)
+        if position < before:
+            node = left
+        else:
+            if left != 0:
+                add_below(table, into, load(table, ROWS) + (left - 1) * width, negative)
+            position -= before
+            node = 0
+            if position >= load(address, keys):
+                add_own(table, into, address, negative)
+                position -= load(address, keys)
+                node = load32(address, sides + 1)
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+    return position
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
+def frame_sums(table, group, groups, starts, ends, rows, scratch, out):
+    """The sums of each ordered group's copies from a position to before another, SUMS values of a limb more each.
+
+    Returns how many positions stand within the copies of a row: of that row's copies, none are in the sums.
+    """
+    words = load(table, SUMS) * (load(table, LIMBS) + 1)
+    root = 2 * load(group, TAIL) + 2
+    parted = 0
     for i in range(rows):
         into = out + i * words * 8
         for j in range(words):
             store(into, j, 0)
-        address = load(addresses, i)
-        left = load32(address, sides)
-        if left != 0:
-            add_below(table, into, base + (left - 1) * width, 0)
-        node = (address - base) // width + 1
-        parent = load32(address, above)
-        while parent != 0:
-            steps += 1
-            address = base + (parent - 1) * width
-            if load32(address, sides) != node:
-                add_own(table, into, address, 0)
-                left = load32(address, sides)
-                if left != 0:
-                    add_below(table, into, base + (left - 1) * width, 0)
-            node = parent
-            parent = load32(address, above)
-    store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
+        node = 0 if load(groups, i) == 0 else load32(load(groups, i), root)
+        size = copies_below(table, node)
+        if add_before(table, node, min(load(ends, i), size), into, 0, scratch) > 0:
+            parted += 1
+        if add_before(table, node, min(load(starts, i), size), into, 1, scratch) > 0:
+            parted += 1
+    store(scratch, STEPS, load(scratch, STEPS) + rows)
+    return parted
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64,int64)")

@@ -83,6 +83,49 @@ def test_batches_of_text_go_the_short_way(con, monkeypatch, text):
     assert sum(served) > 25
 
 
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
+def test_kinds_of_changes_go_the_short_way(con, monkeypatch, text):
+    """Before and after images as well, in slices and chunks; an unknown kind, or none, goes the general way, which
+    refuses it. Epochs count distinct rows of the table, not of its changes."""
+    served, bag = count_calls(monkeypatch, Ingest, "pack"), Counter()
+    con.apply({"t": batch([(0, "first", None, None)])})
+    bag[0, "first", None, None] = 1
+    for number in range(12):
+        came = random_rows(np.random.default_rng(number), 30, 8)
+        gone = [row for row in bag.elements() if row[0] % 3 == 0]
+        kinds = ["insert", "update_postimage"] * 15 + ["delete", "update_preimage"] * len(gone)
+        rows = pa.table(batch([*came, *gone], text)).append_column(
+            "_Change_Type", pa.array(kinds[: 30 + len(gone)], text)
+        )
+        changes = pa.concat_tables([rows.slice(0, 11), rows.slice(11)])
+        epoch = con.apply({"t": changes if number % 2 else changes.combine_chunks().to_batches()[0]})
+        before = bag.copy()
+        bag.update(came)
+        bag.subtract(gone)
+        assert epoch.rows == {"t": sum(bag[row] != before[row] for row in {*bag, *before})}
+        bag = +bag
+        assert Counter(con.execute("FROM v").fetchall()) == expected(bag)
+    assert sum(served) > 8
+    before = con.execute("FROM v").fetchall()
+    for kind in ("inserts", "Insert", "update_preimagf", "", None):
+        rows = pa.table(batch([(1, "a", None, None)])).append_column("_change_type", pa.array([kind], text))
+        with pytest.raises(sqlfront.DataError, match="_change_type of t is"):
+            con.apply({"t": rows})
+    assert con.execute("FROM v").fetchall() == before
+
+
+def test_a_null_in_a_column_that_no_view_reads_is_refused(con, monkeypatch):
+    con.execute("CREATE CHANGE TABLE u (a BIGINT, b VARCHAR NOT NULL) WITH (retain = false)")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, count(*) AS n FROM u GROUP BY a")
+    con.apply({"u": pa.record_batch({"a": [1], "b": ["x"]})})
+    served = count_calls(monkeypatch, Ingest, "pack")
+    con.apply({"u": pa.record_batch({"a": [1], "b": ["y"]})})
+    assert served == [True]
+    with pytest.raises(sqlfront.IntegrityError, match="NULL in column b"):
+        con.apply({"u": pa.record_batch({"a": [1, 2], "b": ["y", None]})})
+    assert con.execute("FROM w").fetchall() == [(1, 2)]
+
+
 def test_single_rows_of_text_go_the_short_way(con, monkeypatch):
     con.apply_row("t", (0, "first", None, None))
     served = count_calls(monkeypatch, RowFastPath, "run")

@@ -275,3 +275,35 @@ def test_the_shape_of_a_text() -> None:
     for text in ("a = e'x'", "a = $1", "a = ?1", "a /* 1 */", "a = $$x$$", "a = 'x' 'y'", "a = 'x' -- y"):
         assert short_reads.shape_of(text) is None or "'" in short_reads.shape_of(text)[0], text
     assert short_reads.shape_of("k = 1.5 OR k = 1e3 OR k = 0x1F OR k = 1_000")[1] == ()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "threads = 1",
+        "arrow_lossless_conversion = true",
+        "arrow_large_buffer_size = true",
+        "arrow_output_version = '1.5'",
+    ],
+)
+def test_rows_as_arrow_have_the_types_that_duckdb_exports(setting: str) -> None:
+    kinds = {
+        "BOOLEAN": "true", "TINYINT": "-3", "SMALLINT": "7", "INTEGER": "8", "BIGINT": "-9223372036854775808",
+        "UTINYINT": "200", "USMALLINT": "7", "UINTEGER": "4000000000", "UBIGINT": "18446744073709551615",
+        "FLOAT": "0.1", "DOUBLE": "-0.0", "VARCHAR": "'ä'", "DATE": "'2026-01-02'",
+        "TIMESTAMP": "'2026-01-02 03:04:05.000006'", "DECIMAL(4,1)": "1.5", "DECIMAL(15,2)": "-2.25",
+        "DECIMAL(38,3)": "99999999999999999999999999999999999.125", "TIME": "'10:00'", "UUID": "uuid()::VARCHAR",
+    }  # fmt: skip
+    for number, (kind, value) in enumerate(kinds.items()):
+        con = sqlfront.connect()
+        con.execute(f"CREATE TABLE t (k INTEGER, x {kind})")
+        con.execute(f"INSERT INTO t VALUES (1, {value}), (2, NULL), (2, {value})")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT x, count(*) AS n, sum(k) AS s FROM t GROUP BY x")
+        if number % 5 == 0:
+            con.execute("FROM v").to_arrow_table()  # Under other settings.
+        con.execute(f"SET {setting}")
+        for rows in ("FROM v", "FROM v LIMIT 0"):
+            found = con.execute(rows).to_arrow_table()
+            own = con.execute("SELECT x, count(*) AS n, sum(k) AS s FROM t GROUP BY x " + rows[6:]).to_arrow_table()
+            assert found.schema.equals(own.schema, check_metadata=True), kind
+            assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, own.to_pylist())), kind

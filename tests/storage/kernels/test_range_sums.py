@@ -143,9 +143,19 @@ def check_positions(rows: OrderedRows, group: int, members: list[tuple[Key, int,
     addresses = rows.rows(np.array([key for key, _, _ in members], np.int64).reshape(-1, 3))
     assert rows.members(np.array([found]))[1].tolist() == addresses.tolist()
     assert (rows.groups_of(addresses) == found).all()
-    before = [tuple(map(number_of, sums)) for sums in rows.sums_before(addresses)]
-    sums = [tuple(sum(one[part] for one in members[:place]) for part in (1, 2)) for place in range(len(members))]
-    assert before == sums
+    for copy in (0, 2):
+        groups, positions, sizes = rows.locate(addresses, np.full(len(members), copy))
+        assert (groups == found).all() and (sizes == len(copies)).all()
+        assert positions.tolist() == [copy + copies.index((key, 0)) for key, _, _ in members]
+    before = [(0, 0)]
+    for _, count, value in members:
+        copied, total = before[-1]
+        before += [(copied + number, total + value * number // count) for number in range(1, count + 1)]
+    starts = np.arange(len(before) // 2 + 1)
+    sums = rows.frame_sums(np.full(len(starts), found), starts, len(before) - 1 - starts // 2)
+    for words, start in zip(sums, starts.tolist(), strict=True):
+        (first, low), (last, high) = before[start], before[len(before) - 1 - start // 2]
+        assert list(map(number_of, words)) == [last - first, high - low]
     for inclusive, compare in ((False, operator.lt), (True, operator.le)):
         positions = rows.positions_of(np.full(len(members), found), addresses, 1, inclusive=inclusive)
         assert positions.tolist() == [sum(compare(key[1], own[1]) for key, _ in copies) for own, _, _ in members]
