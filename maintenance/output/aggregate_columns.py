@@ -1,4 +1,5 @@
-"""Raw columns that are made of sums, as Arrow: counts, sums, averages and statistics of groups, or of frames."""
+"""Raw columns that are made of sums, of groups or of frames: counts, sums, averages and statistics, as Arrow, averages
+also as Python values."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.storage.codecs.moments import decode_statistic
-from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, to_integers, with_specials
+from sqlfront.storage.codecs.sums import averages, combine, decode_avg, decode_sum, to_integers, with_specials
 
 
 @dataclass
@@ -30,9 +31,21 @@ class Sums:
 
     def total(self, terms: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
         """The sums of coefficients times measures, in the unit 2^-shift, and the shift."""
+        if len(terms) == 1 and terms[0][0] == 1:
+            part = self.parts[terms[0][1]]
+            return self.values(part), self.shift(part)
         parts = [(coefficient, self.parts[measure]) for coefficient, measure in terms]
         shift = max((self.shift(part) for _, part in parts), default=0)
         return combine([(number << (shift - self.shift(part)), self.values(part)) for number, part in parts]), shift
+
+
+def plain_averages(sums: Sums, raw: RawColumn) -> list[float | None]:
+    """An AVG without values that are not finite, as Python values."""
+    assert raw.present is not None
+    present = sums.numbers(raw.present)
+    limbs, shift = sums.total(raw.terms)
+    found = averages(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum).tolist()
+    return [value if count else None for value, count in zip(found, present.tolist(), strict=True)]
 
 
 def aggregate_column(sums: Sums, raw: RawColumn) -> Any:

@@ -311,11 +311,15 @@ class _Rows:
     def __init__(self, gathered: Gathered, sides: Sequence[tuple[str, np.ndarray]]) -> None:
         self._gathered, self._sides = gathered, sides
         self._picked = np.concatenate([picked for _, picked in sides])
+        self._has_all = len(sides) == 1 and len(self._picked) == len(gathered.data)
 
     def words(self, variable: str) -> list[np.ndarray]:
-        return [np.ascontiguousarray(words[self._picked]) for words in self._gathered.words(variable)]
+        words = self._gathered.words(variable)
+        return words if self._has_all else [word[self._picked] for word in words]
 
     def values(self, part: Part) -> np.ndarray:
+        if self._has_all:
+            return self._gathered.values(self._sides[0][0], part)
         found = [self._gathered.values(when, part)[picked] for when, picked in self._sides]
         limbs = max(values.shape[1] for values in found)
         return np.concatenate([_widened(values, limbs) for values in found])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlfront.maintenance.output.aggregate_columns import Sums, plain_averages
 from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.output import raw_column
 from sqlfront.maintenance.output.plain_values import is_plain_sum, plain_integers, plain_sums
@@ -13,9 +14,6 @@ from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.storage.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Column = Callable[[RowSource], list[Any]]
 
@@ -35,9 +33,11 @@ def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
             variable, codec = raw.variable, view.codecs[raw.variable]
             return lambda walk: plain_integers(codec, walk.words(variable))
         return _decoded(view, raw) if _is_plain(raw.type) else None
+    parts = [frozenset(measure.factors) for measure in view.definition.measures]
     if is_plain_sum(raw):
-        parts = [frozenset(measure.factors) for measure in view.definition.measures]
         return lambda walk: plain_sums(raw, parts, walk.values)
+    if raw.kind == "avg" and raw.specials is None:
+        return lambda walk: _listed(lambda: plain_averages(Sums(parts, view.shift, walk.values), raw))
     return _decoded(view, raw) if raw.type == "DOUBLE" or raw.type.startswith("DECIMAL(") else None
 
 
@@ -46,17 +46,16 @@ def _is_plain(type_: str) -> bool:
 
 
 def _decoded(view: MaintainedView, raw: RawColumn) -> Column:
-    return lambda walk: _listed(lambda: raw_column(view, walk, raw))
+    return lambda walk: _listed(lambda: raw_column(view, walk, raw).to_pylist())
 
 
 def _kept(view: MaintainedView, raw: RawColumn, number: int) -> Column:
     """What distinct values tell about each row's group."""
-    return lambda walk: _listed(lambda: Groups(view, number, walk, walk.rows).column(raw))
+    return lambda walk: _listed(lambda: Groups(view, number, walk, walk.rows).column(raw).to_pylist())
 
 
-def _listed(column: Callable[[], pa.Array]) -> list[Any]:
+def _listed(column: Callable[[], list[Any]]) -> list[Any]:
     try:
-        found: list[Any] = column().to_pylist()
+        return column()
     except (DataError, ValueError, OverflowError) as error:  # DuckDB shows dates that Python does not have.
         raise BeyondTypeError from error
-    return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column
+from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column, plain_averages
 from sqlfront.maintenance.output.plain_values import is_plain_sum, plain_integers, plain_sums
 from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.ranked.exact import WHOLE
@@ -59,6 +59,9 @@ class WindowColumns:
         assert value is not None and stores is not None
         if raw.over is not None and is_plain_sum(raw.over):
             return plain_sums(raw.over, stores.parts, self._sums(value).values)
+        if raw.over is not None and raw.over.kind == "avg" and raw.over.specials is None:
+            sums = Sums(stores.parts, stores.kept[value.order].shift, self._sums(value).values)
+            return plain_averages(sums, raw.over)
         if raw.variable is not None and raw.type in WHOLE:
             return plain_integers(self._view.codecs[raw.variable], self._other_rows(raw.variable, value))
         if raw.variable is None and raw.over is None:

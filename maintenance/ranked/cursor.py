@@ -15,12 +15,13 @@ from sqlfront.maintenance.ranked.keyset_start import KeysetStart, StartCursor
 from sqlfront.maintenance.ranked.ranked_order import RankedOrder
 from sqlfront.maintenance.ranked.rounded import rounded_sums
 from sqlfront.maintenance.ranked.tree_cursor import Block, Cursor, TreeCursor
-from sqlfront.maintenance.ranked.window import GroupedWindow, Window, words_at
+from sqlfront.maintenance.ranked.window import GroupedWindow, Window
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import any_k as kernels
 from sqlfront.storage.kernels.programs import scan
+from sqlfront.storage.stores.row_addresses import address_of
 
 _gather_answers = entry_point(kernels.gather_answers)
 
@@ -102,8 +103,8 @@ class RankedWalk(Metered):
         while True:
             out = np.empty((self.rows, limbs), np.int64)
             overflow = scan.gather_product(
-                words_at(self._batch[0]), self._nodes, words_at(operands), len(factors),
-                words_at(out), limbs, self.rows, words_at(temporary),
+                address_of(self._batch[0]), self._nodes, address_of(operands), len(factors),
+                address_of(out), limbs, self.rows, address_of(temporary),
             )  # fmt: skip
             if not overflow:
                 return out
@@ -123,7 +124,7 @@ def _gather(addresses: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The words of rows at `places`, rows of (node, word); one row for each place."""
     rows, nodes = addresses.shape
     out = np.empty((len(places), rows), np.int64)
-    _gather_answers(words_at(addresses), nodes, rows, words_at(places), len(places), words_at(out))
+    _gather_answers(address_of(addresses), nodes, rows, address_of(places), len(places), address_of(out))
     return out
 
 

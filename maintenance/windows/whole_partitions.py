@@ -76,8 +76,9 @@ class WholePartitions:
 
     def words(self, places: Sequence[int], rows: Places) -> list[np.ndarray]:
         """Key words of the rows at places; the code of NULL for place -1."""
-        absent = np.zeros(0, bool) if isinstance(rows, slice) else rows < 0
-        found = [self._words[place][rows] for place in places]
+        if isinstance(rows, slice):
+            return [self._words[place, rows] for place in places]
+        absent, found = rows < 0, [self._words[place].take(rows, mode="clip") for place in places]
         if absent.any():
             found = [np.where(absent, at.NULL_CODE if n == 0 else 0, word) for n, word in enumerate(found)]
         return found
@@ -157,8 +158,11 @@ class PlacedRows:
         return self._whole.words(places, np.where(inside, self._start + positions, -1))
 
     def sums(self, value: int, frame: Bounds) -> np.ndarray:
-        running = self._whole.running_sums(value)
-        return _difference(running[self._start + frame[1]], running[self._start + frame[0]])
+        running, start, end = self._whole.running_sums(value), self._start + frame[0], self._start + frame[1]
+        if running.shape[1] == 1:
+            sums = running[:, 0]
+            return (sums.take(end) - sums.take(start)).reshape(-1, 1)
+        return _difference(running[end], running[start])
 
     def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
         return [words[self._places] for words in self._whole.firsts(order, places, value)]
@@ -183,8 +187,6 @@ def _running(words: np.ndarray) -> np.ndarray:
 
 def _difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """One number less another, limb by limb, modulo their width."""
-    if left.shape[1] == 1:
-        return left - right
     found, borrow = [], np.zeros(len(left), np.uint64)
     for number in range(left.shape[1]):
         a, b = (np.ascontiguousarray(one[:, number]).view(np.uint64) for one in (left, right))

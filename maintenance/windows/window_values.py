@@ -71,7 +71,7 @@ def _bound(value: WindowValue, offset: int | None, rows: LocatedRows, behind: bo
     if offset is None:
         return rows.size if behind else np.zeros(len(rows.size), np.int64)
     if value.frame.unit == "ROWS":
-        return np.clip(rows.position + offset + behind, 0, rows.size)
+        return np.minimum(np.maximum(rows.position + (offset + behind), 0), rows.size)
     if offset == 0:
         return rows.peers(value.peers)[int(behind)]
     if value.frame.unit == "RANGE":

@@ -76,7 +76,15 @@ def decode_sum(limbs: np.ndarray, shift: int, present: np.ndarray | None, type: 
 def decode_avg(
     limbs: np.ndarray, shift: int, scale: int, present: np.ndarray, argument_type: str, from_sum: bool = False
 ) -> pa.Array:
-    """AVG as DuckDB computes it, a DOUBLE; NULL where `present`, the number of values, is 0.
+    """AVG as `averages` computes it; NULL where `present`, the number of values, is 0."""
+    codes = _null_codes(len(limbs), present)
+    return fixed_array(pa.float64(), codes, averages(limbs, shift, scale, present, argument_type, from_sum))
+
+
+def averages(
+    limbs: np.ndarray, shift: int, scale: int, present: np.ndarray, argument_type: str, from_sum: bool = False
+) -> np.ndarray:
+    """AVG as DuckDB computes it, a DOUBLE; any number where `present`, the number of values, is 0.
 
     For integers and decimals DuckDB has two ways that differ in the last bit: its AVG operator divides in long
     double by count * 10^scale; but a query without FILTER that has no GROUP BY, or also has the SUM or COUNT of the
@@ -84,20 +92,17 @@ def decode_avg(
     DOUBLE it is the correctly rounded sum divided by the count.
     """
     limbs, count = np.ascontiguousarray(limbs), np.where(present == 0, 1, present)
-    codes = _null_codes(len(limbs), present)
     if argument_type in ("FLOAT", "DOUBLE"):
-        return fixed_array(pa.float64(), codes, _doubles(limbs, shift) / count)
-    low, high = _two_words(limbs, codes == NULL_CODE, "HUGEINT")
+        return _doubles(limbs, shift) / count
+    low, high = _two_words(limbs, present == 0, "HUGEINT")
     scalar = parse_type(argument_type)
     if from_sum:
-        averages = _sum_as_double(low, high, scale) / count.astype(np.float64)
-    elif argument_type == "SMALLINT" or (scalar.family == "DECIMAL" and scalar.width <= 4):
+        return _sum_as_double(low, high, scale) / count.astype(np.float64)
+    if argument_type == "SMALLINT" or (scalar.family == "DECIMAL" and scalar.width <= 4):
         # The two whose states are 64-bit integers: TINYINT is cast to INTEGER.
-        averages = low.astype(np.float64) / (count.astype(np.float64) * 10.0**scale)
-    else:
-        divisor = count.astype(np.longdouble) * np.longdouble(10.0**scale)
-        averages = (_as_long_double(low, high) / divisor).astype(np.float64)
-    return fixed_array(pa.float64(), codes, averages)
+        return low.astype(np.float64) / (count.astype(np.float64) * 10.0**scale)
+    divisor = count.astype(np.longdouble) * np.longdouble(10.0**scale)
+    return (_as_long_double(low, high) / divisor).astype(np.float64)
 
 
 def with_specials(finite: pa.Array, nans: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> pa.Array:

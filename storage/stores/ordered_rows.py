@@ -13,7 +13,7 @@ import numpy as np
 from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import order_statistics as kernels
-from sqlfront.storage.stores.row_addresses import find_rows, gather_words, group_sizes, list_members
+from sqlfront.storage.stores.row_addresses import address_of, find_rows, gather_words, group_sizes, list_members
 from sqlfront.storage.stores.table import Table, words_at
 
 
@@ -25,6 +25,7 @@ class OrderedRows:
         self.index = int(words_at(table.order_address, 1)[0])
         self.group = table.groups[self.index]
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self._scratch_at = address_of(self._scratch)
         self._orders: dict[int, np.ndarray] = {}
 
     @property
@@ -49,7 +50,13 @@ class OrderedRows:
         group) expected each."""
         rows, copies, found = _whole(rows), _whole(copies), np.empty((len(rows), 3), np.int64)
         kernels.locate(
-            self.table.address, self.group.address, _at(rows), _at(copies), len(rows), _at(self._scratch), _at(found)
+            self.table.address,
+            self.group.address,
+            address_of(rows),
+            address_of(copies),
+            len(rows),
+            self._scratch_at,
+            address_of(found),
         )
         return found[:, 0], found[:, 1], found[:, 2]
 
@@ -67,7 +74,7 @@ class OrderedRows:
     def copies(self, groups: np.ndarray) -> np.ndarray:
         """How many copies of rows each group has. O(1) each."""
         groups, found = _whole(groups), np.empty(len(groups), np.int64)
-        kernels.count_copies(self.table.address, self.group.address, _at(groups), len(groups), _at(found))
+        kernels.count_copies(self.table.address, self.group.address, address_of(groups), len(groups), address_of(found))
         return found
 
     def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,9 +87,15 @@ class OrderedRows:
         groups, starts, ends = _whole(groups), _whole(starts), _whole(ends)
         found = np.empty((len(groups), int(self.table.header[at.SUMS]), self.table.limbs + 1), np.int64)
         parted = kernels.frame_sums(
-            self.table.address, self.group.address, _at(groups), _at(starts), _at(ends), len(groups),
-            _at(self._scratch), _at(found),
-        )  # fmt: skip
+            self.table.address,
+            self.group.address,
+            address_of(groups),
+            address_of(starts),
+            address_of(ends),
+            len(groups),
+            self._scratch_at,
+            address_of(found),
+        )
         if parted:
             for sign, positions in ((1, ends), (-1, starts)):
                 rows, copies = self.select(groups, positions)
@@ -104,9 +117,15 @@ class OrderedRows:
         groups, positions = _whole(groups), _whole(positions)
         found, copies = np.empty(len(groups), np.int64), np.empty(len(groups), np.int64)
         kernels.select(
-            self.table.address, self.group.address, _at(groups), _at(positions), len(groups), _at(self._scratch),
-            _at(found), _at(copies),
-        )  # fmt: skip
+            self.table.address,
+            self.group.address,
+            address_of(groups),
+            address_of(positions),
+            len(groups),
+            self._scratch_at,
+            address_of(found),
+            address_of(copies),
+        )
         return found, copies
 
     def positions_of(self, groups: np.ndarray, probes: np.ndarray, items: int, *, inclusive: bool) -> np.ndarray:
@@ -115,9 +134,16 @@ class OrderedRows:
         each."""
         groups, probes, found = _whole(groups), _whole(probes), np.empty(len(groups), np.int64)
         kernels.positions_of(
-            self.table.address, self.group.address, _at(groups), _at(probes), len(groups), _at(self._order(items)),
-            int(inclusive), _at(self._scratch), _at(found),
-        )  # fmt: skip
+            self.table.address,
+            self.group.address,
+            address_of(groups),
+            address_of(probes),
+            len(groups),
+            address_of(self._order(items)),
+            int(inclusive),
+            self._scratch_at,
+            address_of(found),
+        )
         return found
 
     def gather(self, rows: np.ndarray, places: Sequence[int]) -> np.ndarray:
@@ -149,14 +175,17 @@ def frame_firsts(
     starts, ends, found = _whole(starts), _whole(ends), np.empty(len(starts), np.int64)
     queue = np.empty(max(1, len(rows)), np.int64)
     kernels.frame_firsts(
-        _at(order), _at(rows), _at(present), _at(starts), _at(ends), len(starts), _at(queue), _at(found)
+        address_of(order),
+        address_of(rows),
+        address_of(present),
+        address_of(starts),
+        address_of(ends),
+        len(starts),
+        address_of(queue),
+        address_of(found),
     )
     return found
 
 
 def _whole(words: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(words, np.int64)
-
-
-def _at(words: np.ndarray) -> int:
-    return int(words.ctypes.data)

@@ -6,6 +6,7 @@ An address is 0 where there is no row, and valid until the table changes. `scrat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import addressof, c_char
 
 import numpy as np
 
@@ -13,12 +14,20 @@ from sqlfront.storage.kernels.tables import group_reads, key_lookups
 from sqlfront.storage.stores.table import Table
 
 
+def address_of(words: np.ndarray) -> int:
+    """Where an array's words lie. A quarter of the time that `ctypes.data` takes."""
+    try:
+        return addressof(c_char.from_buffer(words.data))
+    except (TypeError, ValueError):  # It is read-only, empty, or strided.
+        return int(words.ctypes.data)
+
+
 def find_rows(table: Table, keys: np.ndarray, scratch: np.ndarray) -> np.ndarray:
     """The rows with these key words, of shape (rows, words). O(1) each."""
     keys, places, found = np.ascontiguousarray(keys), np.arange(table.keys), np.empty(len(keys), np.int64)
     key_lookups.find_rows(
-        table.address, scratch.ctypes.data, keys.ctypes.data, keys.shape[1], len(keys), places.ctypes.data, table.keys,
-        0, found.ctypes.data,
+        table.address, address_of(scratch), address_of(keys), keys.shape[1], len(keys), address_of(places), table.keys,
+        0, address_of(found),
     )  # fmt: skip
     return found
 
@@ -28,8 +37,8 @@ def list_members(table: Table, index: int, groups: np.ndarray, scratch: np.ndarr
     sizes = group_sizes(table.groups[index], groups)
     found = np.empty(int(sizes.sum()), np.int64)
     group_reads.members(
-        table.address, table.groups[index].address, index, groups.ctypes.data, len(groups), scratch.ctypes.data,
-        found.ctypes.data,
+        table.address, table.groups[index].address, index, address_of(groups), len(groups), address_of(scratch),
+        address_of(found),
     )  # fmt: skip
     return sizes, found
 
@@ -37,7 +46,7 @@ def list_members(table: Table, index: int, groups: np.ndarray, scratch: np.ndarr
 def group_sizes(group: Table, groups: np.ndarray) -> np.ndarray:
     """How many rows each group has, of a group table. O(1) each."""
     sizes = np.empty(len(groups), np.int64)
-    group_reads.sizes(group.address, groups.ctypes.data, len(groups), sizes.ctypes.data)
+    group_reads.sizes(group.address, address_of(groups), len(groups), address_of(sizes))
     return sizes
 
 
@@ -46,6 +55,6 @@ def gather_words(addresses: np.ndarray, places: Sequence[int], absent: int = 0) 
     addresses, wanted = np.ascontiguousarray(addresses, np.int64), np.array(places, np.int64)
     found = np.empty((len(wanted), len(addresses)), np.int64)
     group_reads.words_of(
-        addresses.ctypes.data, len(addresses), wanted.ctypes.data, len(wanted), absent, found.ctypes.data
+        address_of(addresses), len(addresses), address_of(wanted), len(wanted), absent, address_of(found)
     )
     return found
