@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column
 from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.reading import read, rows_of
 from sqlfront.maintenance.output.window_columns import WindowColumns
-from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, numbers
+from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, RowSource, numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.relation.base_relation import Relation
@@ -84,10 +84,14 @@ class Reader:
         return total
 
     def _batch(self, rows: int) -> pa.RecordBatch:
-        repeat = None
-        if self._view.definition.mode == "bag" and not self._walk.all_ones(COUNT):
-            repeat = np.repeat(np.arange(rows), numbers(self._walk, COUNT))
-        return raw_batch(self._view, self._walk, rows, repeat)
+        return raw_batch(self._view, self._walk, rows, copies_of(self._view, self._walk, rows))
+
+
+def copies_of(view: MaintainedView, walk: RowSource, rows: int) -> np.ndarray | None:
+    """The places of a batch's rows, each as often as the view has it; None if all are there once."""
+    if view.definition.mode != "bag" or walk.all_ones(COUNT):
+        return None
+    return np.repeat(np.arange(rows), numbers(walk, COUNT))
 
 
 def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterator[pa.RecordBatch]:
@@ -133,15 +137,23 @@ def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
 
 
 def raw_batch(
-    view: MaintainedView, source: Rows, rows: int, repeat: np.ndarray | None = None, skipped: np.ndarray | None = None
+    view: MaintainedView,
+    source: Rows,
+    rows: int,
+    repeat: np.ndarray | None = None,
+    skipped: np.ndarray | None = None,
+    columns: Collection[str] | None = None,
 ) -> pa.RecordBatch:
-    """The raw columns of a source's rows, taken at the positions `repeat`; of each row so many copies are `skipped`."""
+    """The raw columns of a source's rows, or those of these names, taken at the positions `repeat`; of each row so many
+    copies are `skipped`."""
     import pyarrow as pa
 
     arrays, fields = [], []
     windows = WindowColumns(view, source, rows, repeat, skipped) if view.windows is not None else None
     distinct_sets = [Groups(view, number, source, rows) for number in range(len(view.distinct_sets))]
     for raw in view.definition.raw:
+        if columns is not None and raw.name not in columns:
+            continue
         if windows is not None and raw.window is not None:
             array = windows.column(raw)
         elif raw.distinct_set is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.output.first_candidates import candidates, numbers_of
 from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import Words
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
-_PLACE = "place in the batch"
 _NO_TYPES: Mapping[str, str] = {}
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
@@ -124,17 +124,14 @@ def first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Iterat
     """The rows within a limit of a view that is sorted when it is read. O(rows log rows)."""
     import pyarrow as pa
 
-    table = pa.Table.from_batches(list(Reader(view)), schema(view)).combine_chunks()
+    table = candidates(view, limit, evaluate).combine_chunks()
     for raw in table.to_batches():
         rows, visible = sql_rows(view, evaluate, raw)
         items = view.definition.orders[0].sorting
         sorting = ", ".join(f"({expression}) {direction}" for expression, direction in items)
         kept = pa.Table.from_batches([raw]).take(pa.array(visible))
-        kept = kept.append_column(_PLACE, pa.array(np.arange(len(visible))))
-        types = {column.name: column.type for column in view.definition.raw} | {_PLACE: "BIGINT"}
         number = limit.number(", ".join(f"({expression})" for expression in limit.by), sorting)
-        found = evaluate(kept, types, [f'"{_PLACE}"', number], settings=view.definition.settings)
-        places, numbers = (column.to_numpy() for column in found.columns)
+        places, numbers = numbers_of(view, kept, number, evaluate)
         within = (numbers > limit.offset) & (numbers <= (len(numbers) if limit.end is None else limit.end))
         first = places[within][np.argsort(numbers[within], kind="stable")]
         yield from rows.take(pa.array(first)).combine_chunks().to_batches()

@@ -1,0 +1,101 @@
+"""The rows among which a view's first rows are, if it is sorted when it is read: others are not decoded whole.
+
+The rank of a row by a part of the order is at most its number in the whole order. So the rows that rank within the
+limit by the first items contain those that the limit leaves: all columns of these alone are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.output.output import Reader, copies_of, field, needed, raw_batch, schema
+from sqlfront.maintenance.output.reading import read
+from sqlfront.maintenance.program.rows import BATCH, Rows, RowSource
+from sqlfront.maintenance.program.shapes import Part
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import Limit, shown_places
+from sqlfront.storage.sql_text import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.relation.base_relation import Evaluate
+
+
+_PLACE = "place in the batch"
+
+
+def candidates(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> pa.Table:
+    """Raw rows of a view, the first ones within the limit among them. O(rows), and O(1) for each column of a row that
+    comes before the others by the items that are no text."""
+    import pyarrow as pa
+
+    names = _leading(view, limit)
+    if not names:
+        return pa.Table.from_batches(list(Reader(view)), schema(view))
+    columns = [raw for raw in view.definition.raw if raw.name in names]
+    batches = [raw_batch(view, walk, rows, repeat, columns=names) for walk, rows, repeat in _batches(view)]
+    keys = pa.Table.from_batches(batches, pa.schema([field(view, raw) for raw in columns]))
+    directions = [direction for _, direction in view.definition.orders[0].sorting]
+    order = ", ".join(f"{quote(name)} {direction}" for name, direction in zip(names, directions, strict=False))
+    numbering = "dense_rank" if limit.numbering == "dense_rank" else "rank"
+    numbered, ranks = numbers_of(view, keys, f"{numbering}() OVER (ORDER BY {order})", evaluate)
+    places, passed, found = np.sort(numbered[ranks <= limit.end]), 0, []
+    for walk, rows, repeat in _batches(view):
+        count = rows if repeat is None else len(repeat)
+        first, last = np.searchsorted(places, (passed, passed + count))
+        own = places[first:last] - passed
+        passed += count
+        if len(own):
+            found.append(raw_batch(view, _Picked(walk, own if repeat is None else repeat[own]), len(own)))
+    return pa.Table.from_batches(found, schema(view))
+
+
+def numbers_of(view: MaintainedView, rows: pa.Table, number: str, evaluate: Evaluate) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each row, a window function of raw columns: the places of the rows, in some order, and the numbers.
+    O(rows log rows)."""
+    import pyarrow as pa
+
+    types = {raw.name: raw.type for raw in view.definition.raw if raw.name in rows.column_names} | {_PLACE: "BIGINT"}
+    placed = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
+    found = evaluate(placed, types, [quote(_PLACE), number], settings=view.definition.settings)
+    places, numbers = (column.to_numpy() for column in found.columns)
+    return places, numbers
+
+
+def _leading(view: MaintainedView, limit: Limit) -> list[str]:
+    """The raw columns by which rows are sorted first, up to one of text; none if all columns have to be decoded."""
+    definition = view.definition
+    if limit.end is None or limit.by or shown_places(definition) is None or view.windows is not None:
+        return []
+    types = {raw.name: raw.type for raw in definition.raw if not raw.is_list}
+    found: list[str] = []
+    for expression, _ in definition.orders[0].sorting:
+        name = expression.strip('"')
+        if types.get(name, "VARCHAR") == "VARCHAR":
+            break
+        found.append(name)
+    return found if len(found) < len(definition.raw) else []
+
+
+def _batches(view: MaintainedView) -> Iterator[tuple[RowSource, int, np.ndarray | None]]:
+    """The rows of a view in batches: how many, and which copies of these a bag has."""
+    walk = read(view, None, *needed(view))
+    while rows := walk.next(BATCH):
+        yield walk, rows, copies_of(view, walk, rows)
+
+
+class _Picked:
+    """Some of the rows of a batch."""
+
+    def __init__(self, rows: Rows, places: np.ndarray) -> None:
+        self._rows, self._places = rows, places
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [word[self._places] for word in self._rows.words(variable)]
+
+    def values(self, part: Part) -> np.ndarray:
+        return np.ascontiguousarray(self._rows.values(part)[self._places])

@@ -1,0 +1,52 @@
+"""First rows of views that are sorted when they are read: the same as DuckDB's, though most rows are not decoded."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.output import first_candidates
+
+ORDERS = [
+    "s DESC, name LIMIT 4",
+    "s NULLS FIRST, g DESC LIMIT 3 OFFSET 5",
+    "name, s LIMIT 4",
+    "g % 2, s LIMIT 5",
+    "s LIMIT 0",
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT t.k AS g, name, sum(x * y) AS s FROM t JOIN u USING (j) JOIN n ON n.k = t.k GROUP BY t.k, name",
+        "SELECT t.k AS g, name, x AS s FROM t JOIN u USING (j) JOIN n ON n.k = t.k WHERE t.k < u.y + 3",
+    ],
+)
+def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str, order: str) -> None:
+    rng, con, decoded = random.Random(3), sqlfront.connect(), list[int]()
+    con.execute("CREATE TABLE t (k INTEGER, j INTEGER, x INTEGER); CREATE TABLE u (j INTEGER, y INTEGER)")
+    con.execute("CREATE TABLE n (k INTEGER, name VARCHAR)")
+    con.execute("INSERT INTO n SELECT i, 'name ' || i // 2 FROM range(12) r(i)")
+    raw_batch = first_candidates.raw_batch
+
+    def counted(view, source, rows, repeat=None, **options):
+        if not options:
+            decoded.append(rows)
+        return raw_batch(view, source, rows, repeat, **options)
+
+    monkeypatch.setattr(first_candidates, "raw_batch", counted)
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY {order}")
+    for _ in range(12):
+        con.execute(
+            "INSERT INTO t VALUES (?, ?, ?)", [rng.randrange(12), rng.randrange(4), rng.choice([None, 1, 2, 5])]
+        )
+        con.execute("INSERT INTO u VALUES (?, ?)", [rng.randrange(4), rng.randrange(-3, 4)])
+        every = ", ".join(str(place) for place in range(1, 4))
+        expected = con.execute(f"{query} ORDER BY {order.replace(' LIMIT', f', {every} LIMIT')}").fetchall()
+        assert sorted(map(repr, con.execute("FROM v").fetchall())) == sorted(map(repr, expected))
+    rows = con.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
+    assert "x AS s" not in query or order != ORDERS[0] or decoded[-1] < rows
