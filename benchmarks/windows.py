@@ -84,9 +84,9 @@ def measure(rows: int, partitions: int, times: int, repeats: int) -> list[dict[s
         ("last ten rows by view.top", times, lambda: view.top(10), f"{QUERY} {LAST} LIMIT 10"),
         ("last ten rows by SQL", times, lambda: con.execute(f"SELECT * FROM v {LAST} LIMIT 10").fetchall(),
          f"{QUERY} {LAST} LIMIT 10"),
-        ("one partition", few, lambda: con.execute(f"SELECT * FROM v {one_partition()}").to_arrow_table(),
+        ("one partition", few, lambda: con.sql(f"SELECT * FROM v {one_partition()}").to_arrow_table(),
          f"SELECT * FROM ({QUERY}) {one_partition()}"),
-        ("everything", whole, lambda: con.execute("SELECT * FROM v").to_arrow_table(), QUERY),
+        ("everything", whole, lambda: con.sql("SELECT * FROM v").to_arrow_table(), QUERY),
     ]  # fmt: skip
     found = []
     for name, count, read, query in reads:
