@@ -43,6 +43,8 @@ class NaiveWindows:
             small, more = divmod(size, value.number)
             buckets = [bucket for bucket in range(value.number) for _ in range(small + (bucket < more))]
             return buckets[place] + 1
+        if name in ("has_lag", "has_lead"):
+            return int(place >= value.number if name == "has_lag" else place + value.number < size)
         if name in ("lag", "lead"):
             frame, other = members, place + (value.number if name == "lead" else -value.number)
         else:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.maintenance.output.described_node import describe_view
 from sqlfront.maintenance.output.output_change import OutputChange, view_batches, view_rows
-from sqlfront.maintenance.output.partition_change import PartitionChange, partitioned
 from sqlfront.maintenance.output.path_change import PathChange
 from sqlfront.maintenance.output.top_change import KnownRows, noted_groups
+from sqlfront.maintenance.output.window_change import WindowChange
 from sqlfront.storage.errors import InternalError
 
 if TYPE_CHECKING:
@@ -179,10 +179,10 @@ class TreeNode:
 
     def _change_reader(self) -> ChangeReader:
         view, evaluate = self.view, self._evaluate
-        if view.definition.limit is None and view.windows is None:
+        if view.definition.limit is None:
+            if view.windows is not None:
+                return WindowChange(view, view.windows, self._machine, evaluate)
             return PathChange(view, self._machine, evaluate, self._keeper.dictionaries)
-        if (kept := partitioned(view)) is not None:
-            return PartitionChange(view, kept, evaluate)
         return noted_groups(view) or KnownRows(lambda: view_rows(view, evaluate))
 
     @contextmanager

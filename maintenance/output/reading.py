@@ -13,7 +13,8 @@ from sqlfront.maintenance.ranked.keyset_start import equal_start
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.windows.order_walk import partition_walk, whole_walk
+from sqlfront.maintenance.windows.order_walk import OrderWalk, partition_walk
+from sqlfront.maintenance.windows.qualified_rows import qualified_walk
 from sqlfront.planner.model.plan import RowsIn
 
 Where = Mapping[str, tuple[int, ...]]
@@ -65,14 +66,18 @@ class TreeRows:
         self.single: Tree | None = view.tree
 
     def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
-        view = self._view
-        if not where and view.windows is not None:
-            return whole_walk(view.windows, view.reads)
+        view, windows = self._view, self._view.windows
+        if not where and windows is not None:
+            return qualified_walk(windows, {}, view.reads) or OrderWalk(windows.kept[0], view.reads)
         walk = Walk(view.tree, where, variables, parts, view.reads)
         if not where or not walk.scans:
             return walk
-        partition = partition_walk(view.windows, where, view.reads) if view.windows is not None else None
-        return partition or (self._ordered(where) if by_order else None) or walk
+        if windows is not None:
+            qualified = qualified_walk(windows, where, view.reads)
+            found: RowSource | None = qualified or partition_walk(windows, where, view.reads)
+            if found is not None:
+                return found
+        return (self._ordered(where) if by_order else None) or walk
 
     def _ordered(self, where: Where) -> RankedWalk | None:
         """The rows that have these codes along an order of the view whose first terms they are; None if there is

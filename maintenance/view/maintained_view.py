@@ -34,7 +34,7 @@ from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.windows.window_stores import WindowStores
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, Direction, DistinctValues, Limit, RawColumn
+from sqlfront.planner.model.query import Atom, Definition, Direction, DistinctValues, Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.codecs.order import directed_places
@@ -129,7 +129,9 @@ class MaintainedView:
     @property
     def attachments(self) -> list[Attachment]:
         """All that is kept beside the tree."""
-        return [one for one in (self.delta, self.tuple_count, *self.ranked.values(), self.balance) if one is not None]
+        orders = self.windows.delta if self.windows is not None else None
+        kept = (self.delta, orders, self.tuple_count, *self.ranked.values(), self.balance)
+        return [one for one in kept if one is not None]
 
     def tables(self) -> list[Table]:
         """The view's own tables that changes are swept from; leaf stores belong to the relations."""
@@ -346,11 +348,17 @@ class MaintainedView:
             one.add_requests(assembler, stores)
 
     def stores(self) -> list[LeafStore]:
-        """The stores that the view's atoms read, each once."""
-        return list({id(source.store): source.store for source in self.sources.values()}.values())
+        """The stores that the view's atoms read, and those of its window functions, each once."""
+        return list({id(source.store): source.store for source, _ in self._read_by()}.values())
 
     def reads_store(self, store: LeafStore) -> bool:
-        return any(source.store is store for source in self.sources.values())
+        return any(source.store is store for source, _ in self._read_by())
+
+    def _read_by(self) -> list[tuple[Source, Atom]]:
+        """What the view reads, each with the atom whose rows it has."""
+        orders = self.windows.kept if self.windows is not None else ()
+        atoms = [(source, self.definition.atom(name)) for name, source in self.sources.items()]
+        return [*atoms, *((one.source, one.atom) for one in orders)]
 
     def add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
         """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
@@ -382,10 +390,10 @@ class MaintainedView:
         if self.tree.projection is not None:
             stored.append((self.tree.projection, self.tree.parts(self.tree.root)))
         names = {
-            (atom, f.name)
-            for atom, source in self.sources.items()
+            (atom.name, f.name)
+            for source, atom in self._read_by()
             if source.store is store
-            for f in self.definition.atom(atom).factors
+            for f in atom.factors
             if f.expression == expression
         }
         times = max((len(part & names) for part in self.tree.parts(self.tree.root)), default=0)

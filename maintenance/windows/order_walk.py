@@ -10,10 +10,8 @@ from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.windows.located_rows import LocatedRows
-from sqlfront.maintenance.windows.sought_rows import SoughtRows
 from sqlfront.maintenance.windows.whole_partitions import WholePartitions
 from sqlfront.maintenance.windows.window_stores import KeptOrder, WindowStores
-from sqlfront.planner.model.window_functions import NumberedRows
 from sqlfront.storage.stores.ordered_rows import OrderedRows
 
 _CHUNK = 1 << 16
@@ -91,50 +89,6 @@ class OrderWalk(CopiesApart):
             self._whole = WholePartitions(self._kept, self._groups[first : self._next])
             self._steps += self._whole.steps
             self._tell()
-
-
-class NumberedWalk(CopiesApart):
-    """The rows of a view at some positions of each partition of an order; a `RowSource`. O(log partition) a row."""
-
-    def __init__(self, kept: KeptOrder, numbered: NumberedRows, meter: Meter) -> None:
-        super().__init__(meter)
-        self._kept, self._ordered = kept, OrderedRows(kept.source.store.table)
-        groups = self._ordered.all_groups()
-        counts = np.clip(self._ordered.copies(groups) - numbered.offset, 0, numbered.rows)
-        self._groups, self._ends, self._offset, self._next = groups, np.cumsum(counts), numbered.offset, 0
-        self._counts, self._addresses, self.copies = counts, np.empty(0, np.int64), np.empty(0, np.int64)
-
-    def next(self, capacity: int = BATCH, gather: bool = True) -> int:
-        """Advance by up to `capacity` rows; the number of those now in the batch, 0 at the end."""
-        total = int(self._ends[-1]) if len(self._ends) else 0
-        places = np.arange(self._next, min(self._next + capacity, total))
-        owners = np.searchsorted(self._ends, places, side="right")
-        positions = places - (self._ends - self._counts)[owners] + self._offset
-        self._addresses, self.copies = self._ordered.select(self._groups[owners], positions)
-        self._next += len(places)
-        self.rows = len(places)
-        self._tell()
-        return self.rows
-
-    @property
-    def steps(self) -> int:
-        return self._ordered.steps
-
-    def words(self, variable: str) -> list[np.ndarray]:
-        """The code words of a variable for the rows of the batch."""
-        return list(self._ordered.gather(self._addresses, self._kept.places((variable,))))
-
-    def located(self, kept: KeptOrder) -> LocatedRows | None:
-        """Where the rows of the batch stand in an order; None for another one than that of the walk."""
-        return SoughtRows(kept, self._ordered, self._addresses, self.copies) if kept is self._kept else None
-
-
-def whole_walk(stores: WindowStores, meter: Meter) -> OrderWalk | NumberedWalk:
-    """All rows, or those that QUALIFY leaves by their numbers."""
-    numbered = stores.windows.numbered
-    if numbered is None:
-        return OrderWalk(stores.kept[0], meter)
-    return NumberedWalk(stores.kept[numbered.order], numbered, meter)
 
 
 def partition_walk(stores: WindowStores, where: Mapping[str, tuple[int, ...]], meter: Meter) -> OrderWalk | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlfront.maintenance.program.shapes import Part, Shape
 from sqlfront.maintenance.relation.atom_source import Source
@@ -16,6 +17,9 @@ from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, Sto
 from sqlfront.planner.model.query import Atom, Definition, LeafColumn
 from sqlfront.planner.model.window_functions import WindowOrder, Windows
 from sqlfront.storage.kernels import layout as at
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.windows.order_delta import OrderDelta
 
 
 @dataclass
@@ -51,12 +55,13 @@ class KeptOrder:
 
 
 class WindowStores:
-    """The orders of a view, by their numbers, once they are open."""
+    """The orders of a view, by their numbers, once they are open; their `delta`, while somebody reads changes."""
 
     def __init__(self, windows: Windows) -> None:
         self.windows = windows
         self.parts = [frozenset(measure.factors) for measure in windows.measures]
         self.kept: list[KeptOrder] = []
+        self.delta: OrderDelta | None = None
 
     @property
     def sources(self) -> list[Source]:

@@ -43,9 +43,17 @@ def _ntile(value: WindowValue, rows: LocatedRows) -> np.ndarray:
     return np.where(behind < 0, rows.position // (small + 1), more + behind // np.maximum(small, 1)) + 1
 
 
+def _has_lag(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    return (rows.position >= value.number).astype(np.int64)
+
+
+def _has_lead(value: WindowValue, rows: LocatedRows) -> np.ndarray:
+    return (rows.position + value.number < rows.size).astype(np.int64)
+
+
 _RANKS = {
     "row_number": _row_number, "rank": _rank, "dense_rank": _dense_rank, "percent_rank": _percent_rank,
-    "cume_dist": _cume_dist, "ntile": _ntile,
+    "cume_dist": _cume_dist, "ntile": _ntile, "has_lag": _has_lag, "has_lead": _has_lead,
 }  # fmt: skip
 
 

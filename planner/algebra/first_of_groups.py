@@ -9,6 +9,7 @@ from sqlfront.planner.algebra.scalars import (
     Column,
     Compare,
     Constant,
+    Operator,
     Ref,
     Scalar,
     columns_of,
@@ -33,6 +34,11 @@ class FirstRows:
     @property
     def name(self) -> str:
         return function_name(self.numbering.form)
+
+    @property
+    def is_best(self) -> bool:
+        """Whether one row of each group is left."""
+        return (self.name, self.offset, self.rows) == ("row_number", 0, 1)
 
 
 def first_rows(term: Filter) -> FirstRows | None:
@@ -60,17 +66,23 @@ def first_rows(term: Filter) -> FirstRows | None:
     return FirstRows(window.input, one, None if rows is None else max(0, rows - offset), offset, tuple(rest))
 
 
-def _bounds(condition: Scalar, number: Column) -> tuple[int, int | None] | None:
-    """The first and the last number that a comparison with constants keeps."""
+def compared(condition: Scalar) -> tuple[Column, Operator, Scalar] | None:
+    """The column, the operator and the constant of a comparison; the column stands at its left."""
     if not isinstance(condition, Compare):
         return None
     left, operator, right = condition.left, condition.operator, condition.right
-    if isinstance(left, Constant):
+    if not columns_of(left):
         left, operator, right = right, MIRRORED[operator], left
-    if left != Ref(number) or not isinstance(right, Constant) or not right.sql.isdigit():
+    return (left.column, operator, right) if isinstance(left, Ref) and not columns_of(right) else None
+
+
+def _bounds(condition: Scalar, number: Column) -> tuple[int, int | None] | None:
+    """The first and the last number that a comparison with constants keeps."""
+    found = compared(condition)
+    if found is None or found[0] != number or not isinstance(found[2], Constant) or not found[2].sql.isdigit():
         return None
-    bound = int(right.sql)
-    match operator:
+    bound = int(found[2].sql)
+    match found[1]:
         case "<=":
             return 1, bound
         case "<":

@@ -39,6 +39,7 @@ LIST_VALUES = Quantity("values of the list", "values of a block's list", positiv
 ROWS_READ = Quantity("rows", "rows", positive=True)
 BLOCK_ROWS = Quantity("rows", "rows")
 TOUCHED_ROWS = Quantity("rows of the touched groups", "rows of the touched groups")
+FRAME_ROWS = Quantity("rows of the frames around the row", "rows of a block's frames")
 SORTED_ROWS = Quantity("rows log rows", "rows log rows", positive=True)
 
 

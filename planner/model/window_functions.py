@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sqlfront.planner.model.query import LeafColumn, Measure
 
 Unit = Literal["ROWS", "RANGE", "GROUPS"]
+Side = Literal["<", "<=", ">", ">="]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class WindowValue:
     function      value
     row_number    and rank, dense_rank, percent_rank, cume_dist; ntile of `number` buckets
     lag, lead     the raw column's variable in the row `number` rows before or after; NULL without such a row
+    has_lag       1 where there is such a row, else 0; and has_lead
     first_value   its variable in the frame's first row; last_value in the last, nth_value in that of this `number`
     min, max      the least and the greatest value of its variable in the frame
     aggregate     the raw column `over`, a count, sum, average or statistic, of the frame's rows
@@ -71,21 +73,22 @@ class WindowValue:
 
 
 @dataclass(frozen=True)
-class NumberedRows:
-    """The first `rows` rows of each partition of an order, after `offset`."""
+class RankBound:
+    """A comparison of a function of positions with a number: it leaves one range of each partition's positions."""
 
-    order: int
-    rows: int
-    offset: int
+    value: WindowValue
+    operator: Side
+    limit: int | float
 
 
 @dataclass(frozen=True)
 class Windows:
     """The window functions of a view: the `orders` in which rows are kept, the `measures` that their aggregates sum
-    over `factors` of a row. `label` names the functions for EXPLAIN. `numbered`: QUALIFY leaves only these rows."""
+    over `factors` of a row. `label` names the functions for EXPLAIN. QUALIFY leaves no rows but those within the bounds
+    `qualified`, which are over one order; its condition may leave out some of these too."""
 
     orders: tuple[WindowOrder, ...]
     factors: tuple[LeafColumn, ...]
     measures: tuple[Measure, ...]
     label: str = ""
-    numbered: NumberedRows | None = None
+    qualified: tuple[RankBound, ...] = ()

@@ -16,6 +16,7 @@ from sqlfront.planner.model.cost import BLOCK_SORTED, Cost
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, is_grouped
 from sqlfront.planner.model.whole_cost import Block
+from sqlfront.planner.passes.window_plans import reached_rows
 from sqlfront.planner.theory.keys import closure
 
 
@@ -37,6 +38,8 @@ def computed_cost(rows: ComputedRows, feeds: str = "") -> list[Block]:
 
 def output_bound(definition: Definition, plan: Plan) -> Bound:
     """The rows of a view that one changed row of a table changes."""
+    if definition.windows is not None:
+        return reached_rows(definition)
     if all(_decides(definition, plan, definition.changing_atoms)):
         return CONSTANT_BOUND
     if any(_decides(definition, plan, definition.atoms)) and plan.cost.update.power >= 1:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlfront.planner.model.bound import LOGARITHMIC_BOUND, worst
+from sqlfront.planner.model.bound import (
+    CONSTANT_BOUND,
+    FRAME_ROWS,
+    LINEAR_BOUND,
+    LOGARITHMIC_BOUND,
+    Bound,
+    worst,
+)
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, RawColumn
+from sqlfront.planner.model.window_functions import RankBound
+from sqlfront.planner.model.window_reach import Reach, reach_of
 from sqlfront.planner.theory.wording import enumerate_words
 
 _SHORT = 64
@@ -20,7 +29,7 @@ def add_windows(plan: Plan, definition: Definition) -> Plan:
         return plan
     cost, orders = plan.cost, [order.label for order in windows.orders]
     update, building = worst([cost.update, LOGARITHMIC_BOUND]), cost.preprocessing.in_order()
-    one_scan = len(orders) == 1 and windows.numbered is None
+    one_scan = len(orders) == 1 and not windows.qualified
     delay = cost.delay if one_scan else worst([cost.delay, LOGARITHMIC_BOUND])
     kept = f"The rows are kept in order {enumerate_words(orders)}, with sums below each row of the order's tree."
     notes = [kept, *_filter(definition), _look_ups([raw for raw in definition.raw if raw.window is not None])]
@@ -31,12 +40,35 @@ def add_windows(plan: Plan, definition: Definition) -> Plan:
     )
 
 
+def reaches(definition: Definition) -> list[Reach]:
+    """How far a changed row reaches in each order of a definition's window functions."""
+    windows = definition.windows
+    if windows is None:
+        return []
+    values = [raw.window for raw in definition.raw if raw.window is not None]
+    return [reach_of(value for value in values if value.order == number) for number in range(len(windows.orders))]
+
+
+def reached_rows(definition: Definition) -> Bound:
+    """The rows whose window functions have other values after a row of theirs has changed."""
+    found, windows = reaches(definition), definition.windows
+    is_short = windows is not None and len(found) == 1 and any(_counts(bound) for bound in windows.qualified)
+    if is_short or all(reach.counts_rows for reach in found):
+        return CONSTANT_BOUND
+    return CONSTANT_BOUND.plus(FRAME_ROWS) if all(reach.is_bounded for reach in found) else LINEAR_BOUND
+
+
+def _counts(bound: RankBound) -> bool:
+    """Whether a bound leaves so many rows of a partition."""
+    return bound.value.function == "row_number" and bound.operator in ("<", "<=")
+
+
 def _filter(definition: Definition) -> list[str]:
     """What QUALIFY does to reads."""
     if definition.having is None or definition.windows is None:
         return []
-    if definition.windows.numbered is not None:
-        return ["QUALIFY leaves rows by their numbers: only these are found, O(log N) each."]
+    if definition.windows.qualified:
+        return ["QUALIFY leaves rows by their ranks: only these are found, O(log N) each."]
     return ["QUALIFY leaves out rows as they are read: a read goes through all rows."]
 
 

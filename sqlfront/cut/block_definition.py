@@ -236,7 +236,7 @@ class _Block:
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
         if windows is not None:
-            return windows.over(found)
+            return windows.over(found, shape.having)
         found = self._leaves.compared(found)
         if core.outer and (obstacle := outer_obstacle(found)) is not None:
             raise OuterChildError(obstacle)

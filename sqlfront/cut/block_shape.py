@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from sqlfront.planner.algebra.first_of_groups import FirstRows, first_rows
 from sqlfront.planner.algebra.row_facts import Facts, keys_of
-from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, substitute
+from sqlfront.planner.algebra.scalars import (
+    Column,
+    Compare,
+    Constant,
+    Ref,
+    Scalar,
+    columns_of,
+    conjunction,
+    substitute,
+)
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
@@ -18,6 +27,7 @@ from sqlfront.planner.algebra.terms import (
     Sort,
     Term,
     Top,
+    Window,
     Windowed,
 )
 from sqlfront.planner.model.query import Mode
@@ -26,11 +36,10 @@ from sqlfront.storage.codecs.order import is_orderable
 
 @dataclass(frozen=True)
 class PulledRows:
-    """Window functions of a block, over rows with these columns. QUALIFY leaves only the rows of `first`."""
+    """Window functions of a block, over rows with these columns."""
 
     functions: tuple[Windowed, ...]
     columns: tuple[Column, ...]
-    first: FirstRows | None = None
 
 
 @dataclass
@@ -82,6 +91,16 @@ def shape_of(term: Term, outputs: int, more: Sequence[Sequence[Sort]] = ()) -> S
     while (below := _below(shape)) is not None:
         shape.core = below
     return shape
+
+
+def with_numbers(shape: Shape, first: FirstRows) -> Shape:
+    """A block of first rows as one of rows with their numbers, filtered."""
+    number = Ref(first.numbering.column)
+    bounds: list[Scalar] = [Compare(">", number, Constant(str(first.offset), "INTEGER"))] if first.offset else []
+    if first.rows is not None:
+        bounds.append(Compare("<=", number, Constant(str(first.offset + first.rows), "INTEGER")))
+    core = Filter(Window(first.input, (first.numbering,)), conjunction(bounds))
+    return replace(shape, core=core, first=None, orders=shape.orders[1:], labels=shape.labels[1:])
 
 
 def has_distinct_rows(shape: Shape, facts: Facts) -> bool:

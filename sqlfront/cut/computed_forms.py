@@ -10,18 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.block_shape import Shape, with_numbers
 from sqlfront.cut.computed_conditions import has_computed_conditions, with_computed_conditions
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Column,
-    Compare,
-    Constant,
     Ref,
     Scalar,
     columns_of,
-    conjunction,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -123,14 +120,8 @@ def _in_groups(shape: Shape, blocks: Blocks) -> Shape:
 def _numbered(shape: Shape, blocks: Blocks) -> Shape:
     """The first rows of groups as rows with their numbers, filtered."""
     blocks.computes_windows = True
-    first = shape.first
-    assert first is not None
-    number = Ref(first.numbering.column)
-    bounds: list[Scalar] = [Compare(">", number, Constant(str(first.offset), "INTEGER"))] if first.offset else []
-    if first.rows is not None:
-        bounds.append(Compare("<=", number, Constant(str(first.offset + first.rows), "INTEGER")))
-    core = Filter(Window(first.input, (first.numbering,)), conjunction(bounds))
-    return replace(shape, core=core, first=None, orders=shape.orders[1:], labels=shape.labels[1:])
+    assert shape.first is not None
+    return with_numbers(shape, shape.first)
 
 
 def _with_numbers(shape: Shape, blocks: Blocks) -> Shape:

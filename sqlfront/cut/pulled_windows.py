@@ -7,30 +7,35 @@ frame that no ordered rows answer makes the whole operator one of touched groups
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.block_shape import PulledRows, Shape
+from sqlfront.binding.select_items import unique_names
+from sqlfront.cut.block_shape import PulledRows, Shape, with_numbers
 from sqlfront.cut.computed_groups import kept_rows, label_of
 from sqlfront.cut.leaf_columns import Leaves, named
 from sqlfront.cut.measures_of import AVERAGES, COUNTS, SUMS, Aggregates
 from sqlfront.cut.scalar_forms import call, evaluated, guarded
-from sqlfront.planner.algebra.first_of_groups import FirstRows, first_rows
+from sqlfront.cut.windows.frames import NotPulledError, frame_of
+from sqlfront.planner.algebra.clock import BETWEEN
+from sqlfront.planner.algebra.first_of_groups import FirstRows, compared, first_rows
 from sqlfront.planner.algebra.scalars import (
     TRUE,
+    Call,
+    Column,
     Compare,
     Constant,
     Ref,
     Scalar,
     cast,
     columns_of,
+    conjuncts,
     function_name,
 )
 from sqlfront.planner.algebra.terms import (
@@ -48,47 +53,79 @@ from sqlfront.planner.algebra.terms import (
 from sqlfront.planner.algebra.total_orders import with_rows_order
 from sqlfront.planner.model.query import Definition, RawColumn
 from sqlfront.planner.model.window_functions import (
-    DEFAULT_FRAME,
-    WHOLE_PARTITION,
-    Frame,
-    NumberedRows,
     OrderItem,
+    RankBound,
+    Side,
     WindowOrder,
     Windows,
 )
 from sqlfront.planner.model.window_functions import WindowValue as Value
 from sqlfront.storage.codecs.moments import MOMENTS
-from sqlfront.storage.codecs.order import is_narrow_decimal, is_orderable
+from sqlfront.storage.codecs.order import is_orderable
+from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from sqlfront.cut.join_core import JoinCore
     from sqlfront.cut.query_blocks import Blocks
 
 EXTREMES = ("min", "max")
-RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist")
+SHARES = ("percent_rank", "cume_dist")
+RANKS = ("row_number", "rank", "dense_rank", *SHARES)
 NEIGHBOURS, ENDS = ("lag", "lead"), ("first_value", "last_value", "nth_value", "first", "last")
 AGGREGATES = (*COUNTS, *SUMS, *AVERAGES, *MOMENTS)
+_MOST_GROUPS = 64
+"""So many groups of peers are gone through to find one by its DENSE_RANK."""
 _MOST_PARTITIONS = 15
 """An index has 32 words, and a value up to two."""
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-_FRAME = re.compile(r"(ROWS|RANGE|GROUPS) (?:BETWEEN (.+) AND (.+)|(.+))")
+_SIDES: Mapping[str, tuple[Side, ...]] = {"=": ("<=", ">="), "<": ("<",), "<=": ("<=",), ">": (">",), ">=": (">=",)}
 
 
-class NotPulledError(Exception):
-    """Why window functions are not computed when the view is read."""
+def add_windows(term: Filter | Window, core: JoinCore, blocks: Blocks, read: frozenset[Column] | None) -> bool:
+    """Make window functions, with the filter above them, an atom of a join: a view of its own, whose changed rows are
+    those that a change reaches. Only columns that are `read` are put out. False, and nothing changed, if one of the
+    functions has no such form."""
+    columns = [column for column in term.columns if read is None or column in read] or list(term.columns[:1])
+    names, kept = unique_names([column.name or f"c{column.number}" for column in columns]), blocks.state()
+    try:
+        shape = _pulled(Shape(term, list(map(Ref, columns))), blocks)
+        table = blocks.add_view(blocks.binder.bind(shape, names, names, natively=True))
+    except (NotPulledError, NotSupportedError) as why:
+        blocks.restore(kept)
+        blocks.told[computed_by_partition(why)] = None
+        return False
+    blocks.add_atom(table, columns, core, blocks.alias_of(columns, first_table(term)))
+    return True
+
+
+def computed_by_partition(why: Exception) -> str:
+    """What EXPLAIN says of window functions that are not computed from ordered rows."""
+    return f"window functions are computed by partition: {str(why).partition(chr(10))[0]}"
+
+
+def first_table(term: Term) -> str:
+    """What the first table of a term is called."""
+    return next((part.alias for part in walk(term) if isinstance(part, Scan) and part.alias), "subquery")
 
 
 def pulled_shape(shape: Shape, blocks: Blocks) -> Shape | None:
     """The shape of a query whose uppermost operators are window functions, QUALIFY included; None of any other. The
     rows below are one table, or become a block. NotPulledError if one of the functions has no such form."""
+    if shape.first is not None and not _is_native(shape.first):
+        shape = with_numbers(shape, shape.first)
+    window = shape.core.input if isinstance(shape.core, Filter) else shape.core
+    if not isinstance(window, Window) or shape.mode != "bag" or shape.first is not None:
+        return None
+    if isinstance(shape.core, Filter) and _shows_no_numbers(shape, shape.core):
+        return None
+    return _pulled(shape, blocks)
+
+
+def _pulled(shape: Shape, blocks: Blocks) -> Shape:
     window = shape.core
     condition: Scalar | None = None
     if isinstance(window, Filter):
         condition, window = window.condition, window.input
-    if not isinstance(window, Window) or shape.mode != "bag" or shape.first is not None:
-        return None
-    if condition is not None and _is_native(shape, Filter(window, condition)):
-        return None
+    assert isinstance(window, Window)
     if blocks.notes.collates_texts and any("VARCHAR" in column.type for column in window.input.columns):
         raise NotPulledError("texts with a collation are compared by DuckDB")
     written = [_as_written(one, blocks.notes) for one in window.functions]
@@ -98,28 +135,23 @@ def pulled_shape(shape: Shape, blocks: Blocks) -> Shape | None:
     rows = window.input if _is_one_table(window.input) else kept_rows(window, blocks)
     core = rows if _is_one_table(rows) else blocks.common(rows)
     blocks.completed[window] = replace(window, functions=functions)
-    read = PulledRows(tuple(written), core.columns, _numbered(window, condition))
+    read = PulledRows(tuple(written), core.columns)
     return replace(shape, core=core, having=condition, windows=read)
 
 
-def _is_native(shape: Shape, filtered: Filter) -> bool:
-    """Whether QUALIFY leaves the first rows of each group, without their numbers: a view tree keeps these."""
+def _shows_no_numbers(shape: Shape, filtered: Filter) -> bool:
+    """Whether QUALIFY leaves first rows of each group that a view tree keeps, without their numbers."""
     first = first_rows(filtered)
-    if first is None:
+    if first is None or not _is_native(first):
         return False
     values = [*shape.items, *(one.value for order in shape.orders for one in order), *first.rest]
     return first.numbering.column not in columns_of(*values)
 
 
-def _numbered(window: Window, condition: Scalar | None) -> FirstRows | None:
-    """The rows of each partition that QUALIFY leaves by their ROW_NUMBER, if it does."""
-    if condition is None:
-        return None
-    for one in window.functions:
-        found = first_rows(Filter(Window(window.input, (one,)), condition))
-        if found is not None and found.name == "row_number" and found.rows is not None:
-            return found
-    return None
+def _is_native(first: FirstRows) -> bool:
+    """Whether a view tree keeps first rows: those of joins, and one row of each group. Several rows of one table are a
+    range of positions, whose changes are told in O(log N) each."""
+    return first.is_best or not _is_one_table(first.input)
 
 
 def _as_written(one: Windowed, notes: Notes) -> Windowed:
@@ -127,6 +159,15 @@ def _as_written(one: Windowed, notes: Notes) -> Windowed:
     if one.written < 0 or function_name(one.form) != "row_number":
         return one
     return replace(one, order=one.order[: len(notes.orders[one.written].items)])
+
+
+def _comparisons(condition: Scalar) -> Iterator[Scalar]:
+    """The comparisons that BETWEEN makes; another condition as it is."""
+    if isinstance(condition, Call) and condition.form == BETWEEN:
+        value, least, most = condition.arguments
+        yield from (Compare(">=", value, least), Compare("<=", value, most))
+    else:
+        yield condition
 
 
 def _is_one_table(term: Term) -> bool:
@@ -152,53 +193,7 @@ def _check(one: Windowed, blocks: Blocks) -> None:
         raise NotPulledError(f"{name} has an order of its own inside its brackets")
     if one.filter != TRUE and name not in (*EXTREMES, *AGGREGATES):
         raise NotPulledError(f"{name} with FILTER counts other rows than its order")
-    _frame(one, blocks.con)
-
-
-def _frame(one: Windowed, con: Any) -> Frame:
-    """The frame of a function. NotPulledError for one that is not made of counted rows, or of fixed distances."""
-    if not one.frame:
-        return DEFAULT_FRAME if one.order else WHOLE_PARTITION
-    if one.frame.endswith(" EXCLUDE NO OTHERS"):
-        return _frame(replace(one, frame=one.frame.removesuffix(" EXCLUDE NO OTHERS")), con)
-    found = _FRAME.fullmatch(one.frame)
-    if found is None or "EXCLUDE" in one.frame:
-        raise NotPulledError(f"the frame {one.frame} leaves out rows in its middle")
-    unit, start, end, alone = found.groups()
-    bounds = [_bound(text, unit, one, con) for text in (start or alone, end or "CURRENT ROW")]
-    return Frame(unit, *bounds)  # type: ignore[arg-type]
-
-
-def _bound(text: str, unit: str, one: Windowed, con: Any) -> int | None:
-    if text == "CURRENT ROW":
-        return 0
-    distance, _, side = text.rpartition(" ")
-    if distance == "UNBOUNDED":
-        return None
-    found: int | None = int(distance) if distance.isdigit() and len(distance) < 19 else None
-    if unit == "RANGE":
-        found = _code_distance(distance, one.order[0].value.type, con) if len(one.order) == 1 else None
-    if found is None:
-        raise NotPulledError(f"the bound {text} of its frame is no whole number of rows, and no fixed distance")
-    return -found if side == "PRECEDING" else found
-
-
-def _code_distance(text: str, type_: str, con: Any) -> int | None:
-    """How far two values are apart in codes; None for a distance that is not the same everywhere."""
-    is_time = type_ in ("DATE", "TIMESTAMP")
-    if not (is_time or type_ in _WHOLE or is_narrow_decimal(type_)):
-        return None
-    kind = con.execute(f"SELECT typeof({text})").fetchall()[0][0]
-    value = con.execute(f"SELECT {text}").fetchall()[0][0]
-    if is_time:
-        months = f"SELECT date_part('month', {text}) + date_part('year', {text})"
-        varies = kind != "INTERVAL" or con.execute(months).fetchall()[0][0]
-        unit = timedelta(days=1) if type_ == "DATE" else timedelta(microseconds=1)
-        found = None if varies or value is None or value % unit else Fraction(value // unit)
-    else:
-        scale = int(type_.rpartition(",")[2].rstrip(")")) if is_narrow_decimal(type_) else 0
-        found = Fraction(value) * 10**scale if isinstance(value, int | Decimal) else None
-    return int(found) if found is not None and found.denominator == 1 and 0 <= found < 2**61 else None
+    frame_of(one, blocks.con)
 
 
 class PulledWindows:
@@ -211,7 +206,7 @@ class PulledWindows:
         self, rows: PulledRows, core: JoinCore, leaves: Leaves, aggregates: Aggregates, blocks: Blocks
     ) -> None:
         self._core, self._leaves, self._aggregates, self._blocks = core, leaves, aggregates, blocks
-        self._functions, self._first = {one.column: one for one in rows.functions}, rows.first
+        self._functions = {one.column: one for one in rows.functions}
         if len(core.atoms) != 1 or core.outer or core.atoms[0].copies is not None:
             raise NotPulledError("its rows are no rows of one table")
         self._held: dict[str, None] = {}
@@ -228,20 +223,56 @@ class PulledWindows:
     def raw(self) -> tuple[RawColumn, ...]:
         return tuple(self._raw.values())
 
-    def over(self, definition: Definition) -> Definition:
-        """The definition of the block with its window functions: its table keeps no sums."""
+    def over(self, definition: Definition, condition: Scalar | None) -> Definition:
+        """The definition of the block with its window functions, of which QUALIFY leaves the rows that meet a
+        condition: its table keeps no sums."""
         [atom] = definition.atoms
         if atom.required or definition.comparisons:
             raise NotPulledError("its rows are compared with one another")
         label = label_of(Window(Scan((), ()), tuple(self._functions.values())))
-        numbered = None
-        if self._first is not None and self._first.rows is not None:
-            order, _ = self._order(self._functions[self._first.numbering.column])
-            numbered = NumberedRows(order, self._first.rows, self._first.offset)
-        windows = Windows(tuple(self._orders.values()), atom.factors, definition.measures, label, numbered)
+        qualified = tuple(self._qualified(condition)) if condition is not None else ()
+        windows = Windows(tuple(self._orders.values()), atom.factors, definition.measures, label, qualified)
         note = f"{label}: computed when the view is read, from rows kept in order"
         notes = (*definition.notes, note)
         return replace(definition, atoms=(replace(atom, factors=()),), measures=(), windows=windows, notes=notes)
+
+    def _qualified(self, condition: Scalar) -> Iterator[RankBound]:
+        """The bounds of ranks that a condition sets, all over one order."""
+        order: int | None = None
+        for one in conjuncts(condition):
+            for bound in itertools.chain.from_iterable(map(self._bounds, _comparisons(one))):
+                if order in (None, bound.value.order):
+                    order = bound.value.order
+                    yield bound
+
+    def _bounds(self, condition: Scalar) -> Iterator[RankBound]:
+        """The bounds that a comparison of a function of positions with a constant sets."""
+        found = compared(condition)
+        if found is None or found[0] not in self._functions:
+            return
+        column, operator, limit = found
+        one = self._functions[column]
+        value = self._rank(one)
+        number = evaluated(self._blocks.con, limit)
+        if value is None or not isinstance(number, int | float | Decimal) or not math.isfinite(number):
+            return
+        if value.function in SHARES:
+            number = float(number)
+        elif number != int(number) or abs(number) >= 2**62:
+            return
+        else:
+            number = int(number)
+        if value.function == "dense_rank" and number > _MOST_GROUPS:
+            return
+        for side in _SIDES.get(operator, ()):
+            yield RankBound(value, side, number)
+
+    def _rank(self, one: Windowed) -> Value | None:
+        """A function of positions; None for another one."""
+        name = function_name(one.form)
+        if name in RANKS:
+            return Value(name, *self._order(one))
+        return Value(name, *self._order(one), number=self._number(one, 0, 1)) if name == "ntile" else None
 
     def ties(self, sorts: Sequence[Sort]) -> list[Sort]:
         """What tells rows apart that tie in an order: these columns but for window functions, and all of the rows'."""
@@ -260,13 +291,11 @@ class PulledWindows:
         return cast(self._value(one), one.column.type)
 
     def _value(self, one: Windowed) -> Scalar:
-        name, order, frame = function_name(one.form), self._order(one), _frame(one, self._blocks.con)
+        if (rank := self._rank(one)) is not None:
+            return self._column(rank, "DOUBLE" if rank.function in SHARES else "BIGINT")
+        name, order, frame = function_name(one.form), self._order(one), frame_of(one, self._blocks.con)
         if frame.unit == "RANGE" and {frame.start, frame.end} - {None, 0} and order[1] != 1:
             raise NotPulledError("the distances of its frame are between values that are the same in a partition")
-        if name in RANKS:
-            return self._column(Value(name, *order), "DOUBLE" if name in ("percent_rank", "cume_dist") else "BIGINT")
-        if name == "ntile":
-            return self._column(Value(name, *order, number=self._number(one, 0, 1)), "BIGINT")
         if name in NEIGHBOURS:
             return self._neighbour(one, name, order)
         if name in ENDS:
@@ -285,12 +314,8 @@ class PulledWindows:
         if not one.arguments[2:]:
             return found
         default = replaced(self._core.over_atoms(one.arguments[2]), self._row_value)
-        place = self._column(Value("row_number", *order), "BIGINT")
-        if back < 0:  # Counted from the end.
-            rows = Aggregated(replace(one.column, type="BIGINT"), "count_star()")
-            counted = self._framed(self._aggregates.value(rows), Value("aggregate", *order, WHOLE_PARTITION))
-            place = call("{0} - {1} + 1", "BIGINT", counted, place)
-        inside = Compare(">", place, Constant(str(abs(back)), "BIGINT"))
+        there = self._column(Value("has_lag" if back >= 0 else "has_lead", *order, number=abs(back)), "BIGINT")
+        inside = Compare("=", there, Constant("1", "BIGINT"))
         kind = one.column.type
         return call("CASE WHEN {0} THEN {1} ELSE {2} END", kind, inside, cast(found, kind), cast(default, kind))
 

@@ -21,15 +21,15 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
-from sqlfront.cut.computed_forms import has_windows
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
 from sqlfront.cut.outer_joins import CHILDREN, COMPARED, FORMS, add_join_of_keys, add_outer_join, may_be_child
-from sqlfront.cut.pulled_windows import NotPulledError, pulled_shape
+from sqlfront.cut.pulled_windows import add_windows, computed_by_partition, first_table, pulled_shape
 from sqlfront.cut.semi_joins import add_semi_join, best_of, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
+from sqlfront.cut.windows.frames import NotPulledError
 from sqlfront.planner.algebra.compared_partners import by_equal_values
 from sqlfront.planner.algebra.first_of_groups import first_rows
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
@@ -120,11 +120,11 @@ class Blocks:
         """The definition of a query, or a block, with columns of these names."""
         shape, kept = shape_of(term, len(names), more), self.state()
         try:
-            if has_windows(shape) and (pulled := pulled_shape(shape, self)) is not None:
+            if (pulled := pulled_shape(shape, self)) is not None:
                 return self.binder.bind(pulled, names, columns, natively=True)
         except (NotPulledError, NotSupportedError) as why:
             self.restore(kept)
-            self.told[f"window functions are computed by partition: {str(why).partition(chr(10))[0]}"] = None
+            self.told[computed_by_partition(why)] = None
         return self.binder.bind(shape, names, columns)
 
     def state(self) -> dict[str, Any]:
@@ -168,7 +168,8 @@ class Blocks:
             case Aggregate():
                 self.collect(groups_of_sets(term, self), core)
             case Distinct() | Window() | Unnest():
-                self.collect(in_touched_groups(term, self, read=read), core)
+                if not isinstance(term, Window) or not add_windows(term, core, self, read):
+                    self.collect(in_touched_groups(term, self, read=read), core)
             case _:
                 self._refuse(term)
 
@@ -178,7 +179,7 @@ class Blocks:
         if isinstance(term, SetOperation) and term.kind == "union" and term.all:
             return self._union(term, core, alias)
         table = self.derive(term)
-        self.add_atom(table, term.columns, core, alias or self._alias(term.columns, _first_table(term)))
+        self.add_atom(table, term.columns, core, alias or self.alias_of(term.columns, first_table(term)))
         return table
 
     def _with_column(self, term: Term) -> Term:
@@ -230,7 +231,7 @@ class Blocks:
         types = [_NULLS.get(column.type, column.type) for column in term.columns]
         casts = (f"CAST({c} AS {type_})" for c, type_ in zip(term.columns, types, strict=True))
         query = f"SELECT {', '.join(casts)} FROM ({to_sql(term)})"
-        alias = self._alias(term.columns, "constant")
+        alias = self.alias_of(term.columns, "constant")
         table = self.add_view(ConstantRows(query, tuple(zip(names, types, strict=True)), alias))
         self.add_atom(table, term.columns, core, alias)
 
@@ -251,7 +252,7 @@ class Blocks:
             keys, is_constant = [], isinstance(definition, ConstantRows)
         core.add_atom(alias, table, found, keys, is_constant=is_constant)
 
-    def _alias(self, columns: Sequence[Column], default: str) -> str:
+    def alias_of(self, columns: Sequence[Column], default: str) -> str:
         """What FROM calls the query that these are the columns of."""
         return next((self.notes.aliases[one] for one in columns if one in self.notes.aliases), default)
 
@@ -271,6 +272,8 @@ class Blocks:
             core.add_conditions(term.condition)
             return
         first = None if self.computes_windows else first_rows(term)
+        if isinstance(below, Window) and (first is None or not first.is_best) and add_windows(term, core, self, read):
+            return
         if first is None and isinstance(below, Window):
             self.collect(in_touched_groups(below, self, lambda rows: Filter(rows, term.condition), read=read), core)
             return
@@ -295,7 +298,7 @@ class Blocks:
             }
             self.collect(Map(own, tuple(Made(use, Ref(columns[old])) for use, old in pairs)), core)
             return
-        alias = self._alias(term.columns, _first_table(term))
+        alias = self.alias_of(term.columns, first_table(term))
         read = term.columns or (self.new.column("one", "INTEGER"),)
         self.add_atom(self.table_of(term), read, core, alias)
 
@@ -366,7 +369,7 @@ class Blocks:
         name = f'"__union"."{len(self.unions) + 1}"'
         self.unions[name], self.branches[name] = tuple(tables), list(zip(tables, bound, strict=True))
         found = [AtomColumn(column, called) for column, called in zip(term.columns, names)]
-        core.add_atom(alias or self._alias(term.columns, "branches"), name, found)
+        core.add_atom(alias or self.alias_of(term.columns, "branches"), name, found)
         return name
 
     def _set_operation(self, term: SetOperation, core: JoinCore) -> None:
@@ -439,8 +442,3 @@ def _branches(term: Term) -> list[Term]:
 
 def _same_types(term: SetOperation, side: Term) -> bool:
     return [column.type for column in side.columns] == [column.type for column in term.columns]
-
-
-def _first_table(term: Term) -> str:
-    """What the first table of a block is called."""
-    return next((part.alias for part in walk(term) if isinstance(part, Scan) and part.alias), "subquery")

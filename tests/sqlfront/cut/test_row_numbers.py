@@ -65,8 +65,9 @@ def test_views_are_what_duckdb_answers(query: str) -> None:
 def test_both_spellings_are_one_view(query: str) -> None:
     con: Any = sqlfront.connect(":memory:")
     con.execute("CREATE TABLE t (k BIGINT, g BIGINT, w BIGINT)")
-    assert con.explain(query).to_dict()["strategy"] == "ranked enumeration"
-    assert con.explain(query).to_dict()["strategy"] == con.explain(SAME[query]).to_dict()["strategy"]
+    found, same = (con.explain(text).to_dict() for text in (query, SAME[query]))
+    assert (found["strategy"] == "ranked enumeration") == ("n = 1" in query or "n < 2" in query)
+    assert (found["strategy"], found["cost"]) == (same["strategy"], same["cost"])
     con.close()
 
 

@@ -1,0 +1,82 @@
+"""The change of a view with window functions: the rows that the changed rows of an epoch reach, before and after it.
+
+While somebody listens, a path gathers the rows that have come and gone. The orders themselves have the state after the
+epoch. They are put back for as long as the state before it is read. So no row's former values are kept. An epoch costs
+O(log N) a changed row, and the rows reached: those of the frames around it, or all that follow it in its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.output.output import raw_batch
+from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows
+from sqlfront.maintenance.program.rows import BATCH
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.windows.chosen_rows import ChosenRows
+from sqlfront.maintenance.windows.order_delta import OrderDelta
+from sqlfront.maintenance.windows.reached_rows import ReachedRows
+from sqlfront.maintenance.windows.window_stores import WindowStores
+from sqlfront.planner.passes.window_plans import reaches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.program.machine import Machine
+    from sqlfront.maintenance.relation.base_relation import Evaluate
+
+
+class WindowChange:
+    """The change that is gathered from now on; see `ChangeReader`."""
+
+    def __init__(self, view: MaintainedView, stores: WindowStores, machine: Machine, evaluate: Evaluate) -> None:
+        self._view, self._stores, self._machine, self._evaluate = view, stores, machine, evaluate
+        self._reaches = reaches(view.definition)
+        self._delta = stores.delta = OrderDelta(stores.kept, view.number)
+
+    def rows(self) -> tuple[pa.Table, np.ndarray]:
+        import pyarrow as pa
+
+        words, values = self._delta.words()
+        if not len(words):
+            return pa.table({}), np.empty(0, np.int64)
+        come = list(self._side(words, values))
+        with self._delta.undone(self._machine):
+            gone = list(self._side(words, values))
+        weights = [np.full(len(one), weight) for side, weight in ((gone, -1), (come, 1)) for one in side]
+        tables = [*gone, *come]
+        return pa.concat_tables(tables) if tables else pa.table({}), np.concatenate([np.empty(0, np.int64), *weights])
+
+    def read(self) -> OutputChange:
+        return netted(*self.rows())
+
+    def forget(self) -> None:
+        self._delta.clear()
+
+    def commit(self) -> None:
+        """What has been gathered goes when the next epoch begins."""
+
+    def close(self) -> None:
+        self._stores.delta = None
+
+    def _side(self, words: np.ndarray, values: np.ndarray) -> Iterator[pa.Table]:
+        """The rows in SQL that are reached, as the orders have them now."""
+        keys, copies = self._reached(words, values)
+        for first in range(0, len(copies), BATCH):
+            some = slice(first, first + BATCH)
+            source = ChosenRows(self._stores.kept[0], keys[some], copies[some])
+            yield sql_rows(self._view, self._evaluate, raw_batch(self._view, source, source.rows))[0]
+
+    def _reached(self, words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows reached in some order, each once: their key words, and which copies of rows they are."""
+        bounds, found = self._stores.windows.qualified, list[np.ndarray]()
+        for number, (kept, reach) in enumerate(zip(self._stores.kept, self._reaches, strict=True)):
+            own = [bound for bound in bounds if bound.value.order == number]
+            reached = ReachedRows(kept, reach, words, values, own)
+            found.append(np.column_stack(reached.read()))
+            self._view.reads.steps += reached.steps
+        rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found), axis=0)
+        return rows[:, :-1], rows[:, -1]

@@ -1,0 +1,1 @@
+"""Window functions as text, read for ordered rows."""

@@ -1,0 +1,175 @@
+"""Window functions whose changes somebody reads: a subscriber's replayed feed is the view, and so are nodes above."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.output import window_columns
+from sqlfront.maintenance.windows import qualified_rows, reached_rows
+from tests.definition_oracle import same_bag
+from tests.slices import parts
+from tests.sqlfront.random_windows import COLUMNS, SCHEMA, Item, change, item
+from tests.sqlfront.views.test_pulled_windows import query, same_rows
+
+CONDITIONS = (
+    "row_number() OVER (PARTITION BY g ORDER BY o, {all}) <= 2",
+    "row_number() OVER (ORDER BY x DESC NULLS LAST, {all}) BETWEEN 3 AND 6",
+    "rank() OVER (PARTITION BY h ORDER BY o DESC NULLS LAST) <= 2",
+    "rank() OVER (ORDER BY o) = 4",
+    "dense_rank() OVER (PARTITION BY g ORDER BY x NULLS FIRST) BETWEEN 2 AND 3",
+    "percent_rank() OVER (PARTITION BY g ORDER BY o) >= 0.5",
+    "percent_rank() OVER (ORDER BY o, x) < 0.25",
+    "cume_dist() OVER (ORDER BY o) > 0.6",
+    "cume_dist() OVER (PARTITION BY h ORDER BY x) <= 0.5",
+    "ntile(4) OVER (ORDER BY f, {all}) = 4",
+    "ntile(3) OVER (PARTITION BY g ORDER BY {all}) < 3",
+    "row_number() OVER (PARTITION BY g ORDER BY {all}) % 2 = 1",
+    "rank() OVER (ORDER BY o) <= 3 AND cume_dist() OVER (ORDER BY o) > 0.1",
+)
+ABOVE = "SELECT g, count(*) AS n, count(w0) AS c, max(w0) AS m FROM ({}) GROUP BY g"
+
+
+class Replay:
+    """The rows that a view's feed tells."""
+
+    def __init__(self, con: sqlfront.Connection, name: str) -> None:
+        self._feed, self.rows = con.view(name).subscribe(), Counter[tuple[Any, ...]]()
+
+    def poll(self) -> Counter[tuple[Any, ...]]:
+        """The rows after all epochs so far; none is told to go that is not there."""
+        for batch in iter(self._feed.poll, None):
+            for *told, kind, _, _ in (tuple(row.values()) for row in batch.to_pylist()):
+                row = plain(told)
+                self.rows[row] += 1 if kind in ("insert", "update_postimage") else -1
+                assert self.rows[row] >= 0, row
+        return +self.rows
+
+
+def bag(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        tuple(int(one) if isinstance(one, Decimal) and one == int(one) else one for one in row) for row in rows
+    )
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    yield connection
+    connection.close()
+
+
+def follow(con: sqlfront.Connection, rng: random.Random, items: list[Item], condition: str, steps: int) -> int:
+    """Random changes, undone ones too, of a view with a subscriber and of one with nodes above its functions; at how
+    many steps they were compared."""
+    every = ", ".join(f"{column} ASC NULLS LAST" for column in COLUMNS)
+    where = f" QUALIFY {condition.format(all=every)}" if condition else ""
+    written, completed = (query([getattr(one, side) for one in items]) + where for side in ("written", "completed"))
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {written}")
+    con.execute(f"CREATE MATERIALIZED VIEW a AS {ABOVE.format(written)}")
+    assert "computed when the view is read" in con.explain("v").to_dict()["reason"]
+    replay, compared = Replay(con, "v"), 0
+    for step in range(steps):
+        undone = rng.random() < 0.2
+        if undone:
+            con.execute("BEGIN")
+        try:
+            for _ in range(rng.choice((1, 1, 1, 3))):
+                con.execute(change(rng))
+            expected = con.execute(completed).fetchall()
+        except sqlfront.Error as error:
+            assert "overflow" in str(error).lower() or "range" in str(error).lower(), error
+            if undone:
+                con.execute("ROLLBACK")
+            continue
+        compared += 1
+        above = con.execute(ABOVE.format(completed)).fetchall()
+        assert same_bag(con.execute("FROM a").fetchall(), above), (step, written)
+        if undone:
+            con.execute("ROLLBACK")
+            continue
+        assert same_rows(con.execute("FROM v").fetchall(), expected), (step, completed)
+        assert replay.poll() == Counter(map(plain, con.execute("FROM v").fetchall())), (step, written)
+    con.execute("DELETE FROM t")
+    assert replay.poll() == Counter()
+    assert con.execute("FROM a").fetchall() == []
+    return compared
+
+
+def conditioned(rng: random.Random) -> str:
+    return rng.choice(CONDITIONS) if rng.random() < 0.5 else ""
+
+
+@pytest.mark.parametrize("sought", [False, True])
+@pytest.mark.parametrize("seed", parts(4))
+def test_random_windows_with_listeners(
+    con: sqlfront.Connection, seed: int, sought: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seek(sought, monkeypatch)
+    rng = random.Random(seed)
+    con.execute(SCHEMA)
+    for _ in range(3):
+        con.execute(change(rng))
+    assert follow(con, rng, [item(rng) for _ in range(rng.randint(1, 3))], conditioned(rng), 10) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 300))
+def test_many_random_windows_with_listeners(
+    con: sqlfront.Connection, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seek(bool(seed % 2), monkeypatch)
+    rng = random.Random(seed)
+    con.execute(SCHEMA)
+    follow(con, rng, [item(rng) for _ in range(rng.randint(1, 3))], conditioned(rng), 50)
+
+
+def seek(sought: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find all rows along trees."""
+    for module in (window_columns, qualified_rows, reached_rows) if sought else ():
+        monkeypatch.setattr(module, "STEPS_SOUGHT", 0)
+
+
+NEIGHBOURS = (
+    "SELECT k, o, lag(x) OVER w AS l, lead(x, 2, -1) OVER w AS m, sum(x) OVER (w ROWS BETWEEN 3 PRECEDING AND 1 "
+    "FOLLOWING) AS s, max(x) OVER (w ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS g "
+    "FROM t WINDOW w AS (PARTITION BY k ORDER BY o)"
+)
+FIRST = "SELECT o, x, row_number() OVER (PARTITION BY k ORDER BY o) AS n FROM t QUALIFY n <= 3"
+SAME = "SELECT o, x FROM t QUALIFY rank() OVER (PARTITION BY k ORDER BY o) <= 3"
+ABOVE_FIRST = (
+    "SELECT sum(x) AS s FROM (SELECT x, row_number() OVER (PARTITION BY k ORDER BY o) AS n FROM t) WHERE n <= 3"
+)
+
+
+def steps_of_a_change(text: str, rows: int) -> float:
+    """What a change in one partition of so many rows takes while somebody reads the changes."""
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE t (k INTEGER, o INTEGER, x INTEGER)")
+    con.execute(f"INSERT INTO t SELECT 0, 2 * i, i % 1000 FROM range({rows}) r(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {text}")
+    view, rng, taken = con.view("v"), random.Random(rows), list[int]()
+    feed = view.subscribe(snapshot=False)
+    for _ in range(20):
+        before = view.cost()["steps"]
+        con.apply_row("t", (0, 2 * rng.randrange(rows) + 1, 1))
+        con.apply_row("t", (0, 1, 1), 1)
+        con.apply_row("t", (0, 1, 1), -1)
+        taken.append(view.cost()["steps"] - before)
+    assert feed.poll() is not None
+    con.close()
+    return statistics.mean(taken)
+
+
+@pytest.mark.parametrize("text", [NEIGHBOURS, FIRST, SAME, ABOVE_FIRST])
+def test_steps_of_a_listener_grow_as_a_logarithm(text: str) -> None:
+    first, last = steps_of_a_change(text, 1_000), steps_of_a_change(text, 30_000)
+    assert math.log(last / first) / math.log(30) < 0.15, (first, last)
