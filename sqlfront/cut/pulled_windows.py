@@ -161,6 +161,16 @@ def _as_written(one: Windowed, notes: Notes) -> Windowed:
     return replace(one, order=one.order[: len(notes.orders[one.written].items)])
 
 
+def _limit(value: Value, number: object) -> int | float | None:
+    """A number that bounds a function of positions; None if it is none that can be found in an order."""
+    if not isinstance(number, int | float | Decimal) or not math.isfinite(number):
+        return None
+    if value.function in SHARES:
+        return float(number)
+    most = _MOST_GROUPS if value.function == "dense_rank" else 2**62
+    return int(number) if number == int(number) and abs(number) < most else None
+
+
 def _comparisons(condition: Scalar) -> Iterator[Scalar]:
     """The comparisons that BETWEEN makes; another condition as it is."""
     if isinstance(condition, Call) and condition.form == BETWEEN:
@@ -253,16 +263,7 @@ class PulledWindows:
         column, operator, limit = found
         one = self._functions[column]
         value = self._rank(one)
-        number = evaluated(self._blocks.con, limit)
-        if value is None or not isinstance(number, int | float | Decimal) or not math.isfinite(number):
-            return
-        if value.function in SHARES:
-            number = float(number)
-        elif number != int(number) or abs(number) >= 2**62:
-            return
-        else:
-            number = int(number)
-        if value.function == "dense_rank" and number > _MOST_GROUPS:
+        if value is None or (number := _limit(value, evaluated(self._blocks.con, limit))) is None:
             return
         for side in _SIDES.get(operator, ()):
             yield RankBound(value, side, number)

@@ -6,7 +6,7 @@ import math
 import random
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -35,7 +35,10 @@ CONDITIONS = (
     "row_number() OVER (PARTITION BY g ORDER BY {all}) % 2 = 1",
     "rank() OVER (ORDER BY o) <= 3 AND cume_dist() OVER (ORDER BY o) > 0.1",
 )
-ABOVE = "SELECT g, count(*) AS n, count(w0) AS c, max(w0) AS m FROM ({}) GROUP BY g"
+ABOVE = (
+    f"SELECT g, count(*), count(w0), max(w0), {', '.join(f'count({one})' for one in COLUMNS)} FROM ({{}}) GROUP BY g"
+)
+"""All columns are read: they decide between rows that tie."""
 
 
 class Replay:
@@ -54,10 +57,9 @@ class Replay:
         return +self.rows
 
 
-def bag(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
-    return Counter(
-        tuple(int(one) if isinstance(one, Decimal) and one == int(one) else one for one in row) for row in rows
-    )
+def plain(row: Iterable[Any]) -> tuple[Any, ...]:
+    """A row with whole numbers as Python's: a HUGEINT is a decimal in a feed."""
+    return tuple(int(one) if isinstance(one, Decimal) and one == int(one) else one for one in row)
 
 
 @pytest.fixture
