@@ -110,7 +110,7 @@ def first_table(term: Term) -> str:
 def pulled_shape(shape: Shape, blocks: Blocks) -> Shape | None:
     """The shape of a query whose uppermost operators are window functions, QUALIFY included; None of any other. The
     rows below are one table, or become a block. NotPulledError if one of the functions has no such form."""
-    if shape.first is not None and not _is_native(shape.first):
+    if shape.first is not None and not is_kept_by_tree(shape.first):
         shape = with_numbers(shape, shape.first)
     window = shape.core.input if isinstance(shape.core, Filter) else shape.core
     if not isinstance(window, Window) or shape.mode != "bag" or shape.first is not None:
@@ -142,13 +142,13 @@ def _pulled(shape: Shape, blocks: Blocks) -> Shape:
 def _shows_no_numbers(shape: Shape, filtered: Filter) -> bool:
     """Whether QUALIFY leaves first rows of each group that a view tree keeps, without their numbers."""
     first = first_rows(filtered)
-    if first is None or not _is_native(first):
+    if first is None or not is_kept_by_tree(first):
         return False
     values = [*shape.items, *(one.value for order in shape.orders for one in order), *first.rest]
     return first.numbering.column not in columns_of(*values)
 
 
-def _is_native(first: FirstRows) -> bool:
+def is_kept_by_tree(first: FirstRows) -> bool:
     """Whether a view tree keeps first rows: those of joins, and one row of each group. Several rows of one table are a
     range of positions, whose changes are told in O(log N) each."""
     return first.is_best or not _is_one_table(first.input)

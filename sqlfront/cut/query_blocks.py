@@ -25,7 +25,13 @@ from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
 from sqlfront.cut.outer_joins import CHILDREN, COMPARED, FORMS, add_join_of_keys, add_outer_join, may_be_child
-from sqlfront.cut.pulled_windows import add_windows, computed_by_partition, first_table, pulled_shape
+from sqlfront.cut.pulled_windows import (
+    add_windows,
+    computed_by_partition,
+    first_table,
+    is_kept_by_tree,
+    pulled_shape,
+)
 from sqlfront.cut.semi_joins import add_semi_join, best_of, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
@@ -272,7 +278,7 @@ class Blocks:
             core.add_conditions(term.condition)
             return
         first = None if self.computes_windows else first_rows(term)
-        if isinstance(below, Window) and (first is None or not first.is_best) and add_windows(term, core, self, read):
+        if isinstance(below, Window) and not (first and is_kept_by_tree(first)) and add_windows(term, core, self, read):
             return
         if first is None and isinstance(below, Window):
             self.collect(in_touched_groups(below, self, lambda rows: Filter(rows, term.condition), read=read), core)

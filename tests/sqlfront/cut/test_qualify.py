@@ -59,8 +59,9 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     con.execute(
         f"CREATE MATERIALIZED VIEW v AS {select} QUALIFY row_number() OVER ({parted}ORDER BY {order}) <= {rows}"
     )
-    strategy = "ranked enumeration" if number < len(RANKED) else "sorted when read"
-    assert con.explain("v").to_dict()["orders"][0]["strategy"] == strategy
+    strategies = [order["strategy"] for order in con.explain("v").to_dict()["orders"]]
+    positions = number < 2 and rows > 1  # Several rows of one table are found by their positions in an order.
+    assert strategies == ([] if positions else ["ranked enumeration" if number < len(RANKED) else "sorted when read"])
     feed, replayed = con.view("v").subscribe(), Counter[Any]()
     for step in range(10):
         con.execute(change(rng, 0.15) if step < 7 else f"DELETE FROM {'rst'[step - 7]}")
@@ -119,10 +120,13 @@ def test_reads_that_narrow_or_order_it_are_those_of_its_rows(con: Any) -> None:
     assert con.execute("SELECT * FROM v WHERE a = 2").fetchall() == []
     assert con.view("v").contains((2, 38)) and not con.view("v").contains((2, 2))
     assert con.execute("SELECT a FROM v ORDER BY a LIMIT 2").fetchall() == [(28,), (29,)]
-    for read in (lambda: con.view("v").top(1), lambda: con.view("v").ordered()):
+    con.execute(
+        "CREATE MATERIALIZED VIEW best AS SELECT g, a FROM r QUALIFY row_number() OVER (PARTITION BY g ORDER BY b) = 1"
+    )
+    for read in (lambda: con.view("best").top(1), lambda: con.view("best").ordered()):
         with pytest.raises(sqlfront.ProgrammingError, match="orders the rows of each group"):
             read()
-    assert con.explain("v").to_dict()["orders"][0]["order"] == "b of each group"
+    assert con.explain("best").to_dict()["orders"][0]["order"] == "b of each group"
 
 
 def test_changes_and_reads_do_not_feel_the_size_of_the_join(con: Any) -> None:

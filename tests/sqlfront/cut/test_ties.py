@@ -54,8 +54,8 @@ def test_views_and_feeds_follow_duckdb() -> None:
 
 def test_explain_says_that_they_are_sorted() -> None:
     con = sqlfront.connect()
-    con.execute("CREATE TABLE r (g INTEGER, a INTEGER, b INTEGER)")
-    con.execute(f"CREATE MATERIALIZED VIEW v AS {QUERIES[0]}")
+    con.execute("CREATE TABLE r (g INTEGER, a INTEGER, b INTEGER); CREATE TABLE s (b INTEGER, x DOUBLE)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {QUERIES[2]}")
     [order] = con.explain("v").to_dict()["orders"]
     assert order["strategy"] == "sorted when read" and "tie" in order["reason"]
     query = "SELECT a FROM r QUALIFY rank() OVER (ORDER BY a) = 2"
