@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class State:
         self.dictionaries = Dictionaries()
         self.calendars = defaultdict[str, Calendar](Calendar)
         self.machine = Machine(watch) if watch else Machine()
+        self.memory_limit: Callable[[], float] = lambda: math.inf
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
         self._shared: dict[tuple[str, ...], tuple[dict[int, int], list[list[RelationPrograms]]]] = {}

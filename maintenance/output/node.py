@@ -103,13 +103,15 @@ class ComputedNode(Node, Protocol):
 
 
 class Keeper(Protocol):
-    """The engine's state as a node of computed rows uses it. `calendars` are those of the clocks' relations."""
+    """The engine's state as its nodes use it. `calendars` are those of the clocks' relations; `memory_limit` is what a
+    change may take, in bytes."""
 
     relations: dict[str, Relation]
     nodes: dict[str, Node]
     machine: Machine
     dictionaries: Dictionaries
     calendars: defaultdict[str, Calendar]
+    memory_limit: Callable[[], float]
 
     @property
     def evaluate(self) -> Evaluate: ...
@@ -181,7 +183,7 @@ class TreeNode:
         view, evaluate = self.view, self._evaluate
         if view.definition.limit is None:
             if view.windows is not None:
-                return WindowChange(view, view.windows, self._machine, evaluate)
+                return WindowChange(view, view.windows, self._machine, evaluate, self._keeper.memory_limit)
             return PathChange(view, self._machine, evaluate, self._keeper.dictionaries)
         return noted_groups(view) or KnownRows(lambda: view_rows(view, evaluate))
 

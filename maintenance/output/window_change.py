@@ -7,13 +7,14 @@ O(log N) a changed row, and the rows reached: those of the frames around it, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sqlfront.maintenance.output.output import raw_batch
 from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows
+from sqlfront.maintenance.program.room import check_change
 from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.windows.chosen_rows import ChosenRows
@@ -21,6 +22,7 @@ from sqlfront.maintenance.windows.order_delta import OrderDelta
 from sqlfront.maintenance.windows.reached_rows import ReachedRows
 from sqlfront.maintenance.windows.window_stores import WindowStores
 from sqlfront.planner.passes.window_plans import reaches
+from sqlfront.planner.theory.wording import table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +34,19 @@ if TYPE_CHECKING:
 class WindowChange:
     """The change that is gathered from now on; see `ChangeReader`."""
 
-    def __init__(self, view: MaintainedView, stores: WindowStores, machine: Machine, evaluate: Evaluate) -> None:
+    def __init__(
+        self,
+        view: MaintainedView,
+        stores: WindowStores,
+        machine: Machine,
+        evaluate: Evaluate,
+        memory_limit: Callable[[], float],
+    ) -> None:
         self._view, self._stores, self._machine, self._evaluate = view, stores, machine, evaluate
+        self._memory_limit, self._row_bytes = (
+            memory_limit,
+            16 * (len(view.definition.raw) + len(view.definition.columns)),
+        )
         self._reaches = reaches(view.definition)
         self._delta = stores.delta = OrderDelta(stores.kept, view.number)
 
@@ -76,6 +89,8 @@ class WindowChange:
         for number, (kept, reach) in enumerate(zip(self._stores.kept, self._reaches, strict=True)):
             own = [bound for bound in bounds if bound.value.order == number]
             reached = ReachedRows(kept, reach, words, values, own)
+            name = table_name(self._view.name.partition("/")[0])
+            check_change(name, reached.rows, self._row_bytes, self._memory_limit)
             found.append(np.column_stack(reached.read()))
             self._view.reads.steps += reached.steps
         rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found), axis=0)

@@ -8,7 +8,7 @@ given is not taken for a large one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlfront.maintenance.program.machine import Machine
@@ -22,6 +22,8 @@ from sqlfront.storage.stores.table import Table
 MARKS = 64
 """Rows that are scanned one by one, evenly spread, before the runs between them."""
 
+_ALWAYS = 1 << 20
+"""So many bytes are there at any time."""
 _JUDGED = 16
 _DOUBT = 4
 _SLOT_BYTES = 24  # 16 to 32, by how full the slots are.
@@ -67,6 +69,19 @@ def fill(machine: Machine, assembler: Assembler, rows: int, goal: Goal, taken: i
             if number >= _JUDGED or done == rows:
                 _judge(goal, taken, done / rows, room)
         return flags
+
+
+def check_change(name: str, rows: int, each: int, limit: Callable[[], float]) -> None:
+    """OperationalError if so many changed rows of a view, of `each` bytes, do not find room."""
+    needed = rows * each
+    if needed < _ALWAYS or needed <= (most := limit()):
+        return
+    raise OperationalError(
+        f"the change of {name} would need about {_size(needed)} of memory",
+        where=f"for {rows:,} rows whose window functions have other values now",
+        why=f"memory_limit is {_size(most)}",
+        hint="SET memory_limit to more if the machine has it; or let QUALIFY leave fewer rows of a partition",
+    )
 
 
 def _spread(rows: int) -> Iterator[tuple[int, int]]:

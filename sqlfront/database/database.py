@@ -19,6 +19,7 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, View
 from sqlfront.database.names import locate, shown
 from sqlfront.database.progress import Progress
 from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
+from sqlfront.database.user_settings import memory_limit
 from sqlfront.sql.remembered import follow
 from sqlfront.storage.capture.capture import Capture, QualifiedName
 from sqlfront.storage.errors import DataError, InterfaceError, OperationalError, ProgrammingError, StaleRead
@@ -128,6 +129,7 @@ class Database:
                 from sqlfront.maintenance.engine import Engine
             made = self.__dict__.get("engine") or Engine(self.evaluate, self.lock, self.progress.watch)
             made.machine.threads = self.threads or made.machine.threads
+            made.memory_limit = lambda: memory_limit(self.reader_cursor())
             return made
 
     def set_threads(self, number: int) -> None:

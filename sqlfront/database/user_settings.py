@@ -116,3 +116,10 @@ def _restoring(con: Any) -> str | None:
         else:
             _restores[con] = None
     return _restores[con]
+
+
+def memory_limit(con: Any) -> int:
+    """DuckDB's memory_limit, in bytes."""
+    ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
+    amount, unit = setting.split()
+    return int(float(amount) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit))

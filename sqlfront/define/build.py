@@ -15,7 +15,7 @@ from sqlfront.database.database import Database
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
-from sqlfront.database.user_settings import frozen
+from sqlfront.database.user_settings import frozen, memory_limit
 from sqlfront.database.view_time import start_clock
 from sqlfront.define.deferring import copies_for, with_copies
 from sqlfront.define.epsilon import epsilon_of
@@ -186,10 +186,7 @@ def _room(con: Any, part: Part) -> Room | None:
     """What memory a view may take that stores combinations of several tables' rows, by DuckDB's memory_limit."""
     if not part.plan.stores_combinations:
         return None
-    ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
-    amount, unit = setting.split()
-    limit = float(amount) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
-    return Room(epoch.shown_relation(part.name), int(limit), part.plan.suggestion)
+    return Room(epoch.shown_relation(part.name), memory_limit(con), part.plan.suggestion)
 
 
 @contextmanager

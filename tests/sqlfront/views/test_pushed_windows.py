@@ -140,6 +140,62 @@ def seek(sought: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "STEPS_SOUGHT", 0)
 
 
+REACHED = (
+    *(f"{name} OVER w" for name in ("row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()")),
+    *(f"{name} OVER w" for name in ("ntile(3)", "lag(x, 2, -1)", "lead(x)", "first_value(x)", "nth_value(x, 3)")),
+    *(f"{name} OVER w" for name in ("sum(x)", "max(x)")),
+    "sum(x) OVER (w ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)",
+    "sum(x) OVER (w ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)",
+    "last_value(x) OVER (w ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+    "count(*) OVER (w RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
+    "sum(x) OVER (w GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "sum(x) OVER (PARTITION BY g)",
+)
+CHANGES = (
+    "INSERT INTO t VALUES (1, 6, 50)",
+    "INSERT INTO t VALUES (1, 6, 50), (1, 6, 51), (2, NULL, 7), (3, 1, 1)",
+    "UPDATE t SET o = 15 WHERE g = 1 AND o = 4",
+    "UPDATE t SET x = x + 1 WHERE g = 2 AND o = 9",
+    "DELETE FROM t WHERE g = 1 AND x = 50",
+    "INSERT INTO t VALUES (1, -5, 3), (2, 99, 4)",
+    "DELETE FROM t WHERE o = 10 OR o IS NULL",
+    "UPDATE t SET g = 3 - g WHERE o BETWEEN 5 AND 7",
+    "DELETE FROM t WHERE g = 1",
+)
+
+
+def test_all_rows_that_a_changed_row_reaches_are_told(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE t (g INTEGER, o INTEGER, x INTEGER)")
+    con.execute("INSERT INTO t SELECT 1 + i % 2, i // 3, i * 7 % 13 FROM range(72) r(i)")
+    for number, function in enumerate(REACHED):
+        con.execute(
+            f"CREATE MATERIALIZED VIEW v{number} AS "
+            f"SELECT g, o, x, {function} AS w FROM t WINDOW w AS (PARTITION BY g ORDER BY o)"
+        )
+    replays = [Replay(con, f"v{number}") for number in range(len(REACHED))]
+    for text in CHANGES:
+        con.execute(text)
+        for number, replay in enumerate(replays):
+            rows = con.execute(f"FROM v{number}").fetchall()
+            assert replay.poll() == Counter(map(plain, rows)), (text, REACHED[number])
+
+
+def test_rows_are_not_told_between_changes_that_cancel(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE t (o INTEGER, x INTEGER); INSERT INTO t SELECT 2 * i, i FROM range(1000) r(i)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT o, x, row_number() OVER (ORDER BY o) AS n FROM t")
+    feed, told = con.view("v").subscribe(snapshot=False), list[int]()
+    for text in (
+        "UPDATE t SET x = -1 WHERE o = 100",
+        "UPDATE t SET o = 121 WHERE o = 100",
+        "DELETE FROM t WHERE o = 1990",
+    ):
+        con.execute(text)
+        batch = feed.poll()
+        assert batch is not None
+        told.append(batch.num_rows)
+    assert told == [2, 22, 9]
+
+
 NEIGHBOURS = (
     "SELECT k, o, lag(x) OVER w AS l, lead(x, 2, -1) OVER w AS m, sum(x) OVER (w ROWS BETWEEN 3 PRECEDING AND 1 "
     "FOLLOWING) AS s, max(x) OVER (w ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS g "
@@ -175,3 +231,17 @@ def steps_of_a_change(text: str, rows: int) -> float:
 def test_steps_of_a_listener_grow_as_a_logarithm(text: str) -> None:
     first, last = steps_of_a_change(text, 1_000), steps_of_a_change(text, 30_000)
     assert math.log(last / first) / math.log(30) < 0.15, (first, last)
+
+
+def test_a_change_that_does_not_find_room_is_refused(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE t (o INTEGER, x INTEGER); INSERT INTO t SELECT i, i FROM range(100_000) r(i)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT o, x, sum(x) OVER (ORDER BY o) AS s FROM t")
+    con.execute("CREATE MATERIALIZED VIEW above AS SELECT count(*) AS n, max(s) AS m FROM v")
+    con.execute("SET memory_limit = '5MB'")
+    with pytest.raises(sqlfront.OperationalError, match=r"(?s)the change of above would.* 100,001 rows .*memory_limit"):
+        con.execute("INSERT INTO t VALUES (-1, 1)")
+    con.execute("INSERT INTO t VALUES (100_000, 5)")
+    assert con.execute("FROM above").fetchall() == [(100_001, 4_999_950_005)]
+    con.execute("SET memory_limit = '4GB'")
+    con.execute("INSERT INTO t VALUES (-1, 1)")
+    assert con.execute("FROM above").fetchall() == [(100_002, 4_999_950_006)]
