@@ -26,8 +26,8 @@ class Net(IntEnum):
 
 @dataclass(frozen=True)
 class Near:
-    """The rows from so many rows (groups of peers, codes) before a changed row to so many after it. Of ROWS with
-    `peers`, and of other units, the peers of a changed row by the first `peers` items of the order are among them."""
+    """The rows from so many rows (groups of peers, codes) before a changed row to so many after it; but for ROWS, the
+    peers of a changed row by the first `peers` items of the order are among them."""
 
     unit: Unit
     before: int
@@ -55,7 +55,7 @@ class Reach:
     @property
     def counts_rows(self) -> bool:
         """Whether so many rows as the query says are reached."""
-        return self.is_bounded and all(one.unit == "ROWS" and not one.peers for one in self.near)
+        return self.is_bounded and all(one.unit == "ROWS" for one in self.near)
 
 
 def reach_of(values: Iterable[WindowValue]) -> Reach:
@@ -113,5 +113,9 @@ def _near(value: WindowValue, *bounds: int | None) -> tuple[Near, ...]:
     known = [bound for bound in bounds if bound is not None]
     if not known:
         return ()
-    peers = 0 if value.frame.unit == "ROWS" else value.peers
-    return (Near(value.frame.unit, max(0, *known), max(0, *(-bound for bound in known)), peers),)
+    before, after = max(0, *known), max(0, *(-bound for bound in known))
+    if value.frame.unit == "ROWS":
+        return (Near("ROWS", before, after),)
+    # A bound that is the row itself is that of its peers, by whatever items of the order.
+    unit = value.frame.unit if before or after else "GROUPS"
+    return (Near(unit, before, after, value.peers),)
