@@ -180,6 +180,22 @@ def test_all_rows_that_a_changed_row_reaches_are_told(con: sqlfront.Connection) 
             assert replay.poll() == Counter(map(plain, rows)), (text, REACHED[number])
 
 
+def test_ranges_of_ranks_have_the_rows_that_meet_the_condition(
+    con: sqlfront.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seek(True, monkeypatch)
+    con.execute("CREATE TABLE t (g INTEGER, h INTEGER, o INTEGER, x BIGINT, f DOUBLE, s VARCHAR, c DECIMAL(9, 2))")
+    con.execute("INSERT INTO t SELECT i % 2, i % 3, i % 11, i % 4, i, 'a', 0 FROM range(43) r(i)")
+    con.execute("INSERT INTO t SELECT * FROM t WHERE f < 3")
+    every = ", ".join(f"{column} ASC NULLS LAST" for column in COLUMNS)
+    for number, condition in enumerate(CONDITIONS):
+        text = f"SELECT {', '.join(COLUMNS)} FROM t QUALIFY {condition.format(all=every)}"
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {text}")
+        assert same_bag(con.execute(f"FROM v{number}").fetchall(), con.execute(text).fetchall()), condition
+        expected = [row for row in con.execute(text).fetchall() if row[:2] == (1, 2)]
+        assert same_bag(con.execute(f"FROM v{number} WHERE g = 1 AND h = 2").fetchall(), expected), condition
+
+
 def test_rows_are_not_told_between_changes_that_cancel(con: sqlfront.Connection) -> None:
     con.execute("CREATE TABLE t (o INTEGER, x INTEGER); INSERT INTO t SELECT 2 * i, i FROM range(1000) r(i)")
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT o, x, row_number() OVER (ORDER BY o) AS n FROM t")
