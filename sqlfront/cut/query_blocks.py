@@ -35,7 +35,7 @@ from sqlfront.cut.pulled_windows import (
 from sqlfront.cut.semi_joins import add_semi_join, best_of, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
-from sqlfront.cut.windows.frames import NotPulledError
+from sqlfront.cut.windows.counted_frames import NotPulledError
 from sqlfront.planner.algebra.compared_partners import by_equal_values
 from sqlfront.planner.algebra.first_of_groups import first_rows
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
