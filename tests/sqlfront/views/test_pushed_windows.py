@@ -36,9 +36,10 @@ CONDITIONS = (
     "rank() OVER (ORDER BY o) <= 3 AND cume_dist() OVER (ORDER BY o) > 0.1",
 )
 ABOVE = (
-    f"SELECT g, count(*), count(w0), max(w0), {', '.join(f'count({one})' for one in COLUMNS)} FROM ({{}}) GROUP BY g"
+    f"SELECT g, count(*), count(w0), {{}}(w0), {', '.join(f'count({one})' for one in COLUMNS)} FROM ({{}}) GROUP BY g"
 )
 """All columns are read: they decide between rows that tie."""
+COPIES = "SELECT count(*) > (SELECT count(*) FROM (SELECT DISTINCT * FROM t)) FROM t"
 
 
 class Replay:
@@ -76,7 +77,8 @@ def follow(con: sqlfront.Connection, rng: random.Random, items: list[Item], cond
     where = f" QUALIFY {condition.format(all=every)}" if condition else ""
     written, completed = (query([getattr(one, side) for one in items]) + where for side in ("written", "completed"))
     con.execute(f"CREATE MATERIALIZED VIEW v AS {written}")
-    con.execute(f"CREATE MATERIALIZED VIEW a AS {ABOVE.format(written)}")
+    value = "count" if "stddev" in written else "max"  # DuckDB rounds what it subtracts.
+    con.execute(f"CREATE MATERIALIZED VIEW a AS {ABOVE.format(value, written)}")
     assert "computed when the view is read" in con.explain("v").to_dict()["reason"]
     replay, compared = Replay(con, "v"), 0
     for step in range(steps):
@@ -87,18 +89,20 @@ def follow(con: sqlfront.Connection, rng: random.Random, items: list[Item], cond
             for _ in range(rng.choice((1, 1, 1, 3))):
                 con.execute(change(rng))
             expected = con.execute(completed).fetchall()
+            above = con.execute(ABOVE.format(value, completed)).fetchall()
+            # Which copy of a row QUALIFY leaves is open, and so are the values that the copy has in other orders.
+            is_open = condition and con.execute(COPIES).fetchone() == (True,)
         except sqlfront.Error as error:
             assert "overflow" in str(error).lower() or "range" in str(error).lower(), error
             if undone:
                 con.execute("ROLLBACK")
             continue
         compared += 1
-        above = con.execute(ABOVE.format(completed)).fetchall()
-        assert same_bag(con.execute("FROM a").fetchall(), above), (step, written)
+        assert is_open or same_bag(con.execute("FROM a").fetchall(), above), (step, written)
         if undone:
             con.execute("ROLLBACK")
             continue
-        assert same_rows(con.execute("FROM v").fetchall(), expected), (step, completed)
+        assert is_open or same_rows(con.execute("FROM v").fetchall(), expected), (step, completed)
         assert replay.poll() == Counter(map(plain, con.execute("FROM v").fetchall())), (step, written)
     con.execute("DELETE FROM t")
     assert replay.poll() == Counter()
