@@ -20,7 +20,7 @@ from sqlfront.planner.model.window_functions import RankBound
 from sqlfront.planner.model.window_reach import Near, Net, Reach
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows
-from sqlfront.storage.stores.row_addresses import word_of
+from sqlfront.storage.stores.row_addresses import gather_words
 
 _FARTHEST = 64
 """So many groups of peers are gone through one by one; a farther group counts as the partition's edge."""
@@ -87,7 +87,7 @@ class ReachedRows:
         first = self._probes(words)
         start = self._positions(first, len(self._kept.item_places(len(self._kept.order.items))), inclusive=False)
         rows = self._ordered.rows(words)
-        end = start + np.where(rows != 0, word_of(rows, self._ordered.table.keys), 0)
+        end = start + gather_words(rows, [self._ordered.table.keys])[0]
         order = np.lexsort((end, start, self._owner))
         self._words, self._owner = np.ascontiguousarray(words[order]), self._owner[order]
         self._start, self._end = start[order], end[order]
