@@ -16,7 +16,6 @@ from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.windows.window_stores import KeptOrder
-from sqlfront.storage.codecs.sums import to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.stores.table import Table
@@ -39,18 +38,14 @@ class OrderDelta(Attachment):
         self.table = Table(store.table.keys, store.table.values, store.limbs, name="order delta")
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
-        """The key words of the changed rows, row after row; and the changes of their counts and sums as Python's
-        numbers, shape (rows, values)."""
+        """The key words of the changed rows, row after row; and the changes of their counts and sums, shape (rows,
+        values, limbs)."""
         table = self.table
         words = np.empty((table.used, table.keys + table.values * table.limbs), np.int64)
         words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
         limbs = words[:, table.keys :].reshape(len(words), table.values, table.limbs)
-        if table.limbs == 1:
-            values = limbs[:, :, 0]
-        else:
-            values = np.array(to_integers(limbs.reshape(-1, table.limbs)), object).reshape(limbs.shape[:2])
-        changed = (values != 0).any(axis=1)
-        return np.ascontiguousarray(words[changed, : table.keys]), values[changed]
+        changed = (limbs != 0).any(axis=(1, 2))
+        return np.ascontiguousarray(words[changed, : table.keys]), limbs[changed]
 
     @contextmanager
     def undone(self, machine: Machine) -> Iterator[None]:

@@ -25,6 +25,8 @@ from sqlfront.storage.stores.row_addresses import gather_words
 _FARTHEST = 64
 """So many groups of peers are gone through one by one; a farther group counts as the partition's edge."""
 
+_DIGIT = 0xFFFFFFFF
+
 Ranges = tuple[np.ndarray, np.ndarray]
 
 
@@ -93,10 +95,9 @@ class ReachedRows:
         self._start, self._end = start[order], end[order]
         self._addresses = self._probes(self._words)
         self._is_first = np.append(True, self._owner[1:] != self._owner[:-1])
-        values = values[order]
-        running = np.cumsum(_summable(values), axis=0)
+        running = np.cumsum(_digits(values[order]), axis=0)
         firsts = np.flatnonzero(self._is_first)
-        before = np.where((firsts > 0).reshape(-1, 1), running[firsts - 1], 0)
+        before = np.where((firsts > 0).reshape(-1, 1, 1), running[firsts - 1], 0)
         number = np.cumsum(self._is_first) - 1
         self._running = running - before[number]
         self._totals = self._running[np.append(firsts[1:], len(number)) - 1][number]
@@ -124,7 +125,7 @@ class ReachedRows:
     def _own_values(self) -> np.ndarray:
         """The changes of each row's count and sums."""
         before = np.concatenate([self._running[:1] * 0, self._running[:-1]])
-        return self._running - np.where(self._is_first.reshape(-1, 1), 0, before)
+        return self._running - np.where(self._is_first.reshape(-1, 1, 1), 0, before)
 
     def _near(self, near: Near) -> Ranges:
         size = self._sizes[self._owner]
@@ -188,21 +189,31 @@ class ReachedRows:
 
 
 def _differs(net: Net, sums: np.ndarray) -> np.ndarray:
-    """Where changes that add up to these counts and sums make a difference."""
+    """Where changes that add up to these counts and sums, in digits, make a difference."""
     match net:
         case Net.NEVER:
             return np.zeros(len(sums), bool)
         case Net.COUNT:
-            return np.asarray(sums[:, 0] != 0, bool)
+            return _is_not_zero(sums[:, :1])
         case Net.SUMS:
-            return np.asarray((sums != 0).any(axis=1), bool)
+            return _is_not_zero(sums)
         case Net.ALWAYS:
             return np.ones(len(sums), bool)
 
 
-def _summable(values: np.ndarray) -> np.ndarray:
-    """Numbers of a type in which their sums are exact."""
-    if values.dtype == object or not values.size:
-        return values
-    largest = max(int(values.max()), -int(values.min()))
-    return values if largest * len(values) < 2**62 else values.astype(object)
+def _digits(values: np.ndarray) -> np.ndarray:
+    """Numbers, given by limbs, in digits of 32 bits, the last of which has the sign: digits of as many rows as there can
+    be add up without a carry."""
+    found = np.stack([values & _DIGIT, (values >> 32) & _DIGIT], axis=-1).reshape(*values.shape[:2], -1)
+    found[:, :, -1] = values[:, :, -1] >> 32
+    return found
+
+
+def _is_not_zero(sums: np.ndarray) -> np.ndarray:
+    """Whether any of each row's numbers is not 0."""
+    found, carry = np.zeros(sums.shape[:2], bool), np.zeros(sums.shape[:2], np.int64)
+    for digit in range(sums.shape[2]):
+        total = sums[:, :, digit] + carry
+        found |= (total & _DIGIT) != 0
+        carry = total >> 32
+    return np.asarray((found | (carry != 0)).any(axis=1), bool)

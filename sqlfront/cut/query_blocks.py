@@ -130,7 +130,7 @@ class Blocks:
                 return self.binder.bind(pulled, names, columns, natively=True)
         except (NotPulledError, NotSupportedError) as why:
             self.restore(kept)
-            self.told[computed_by_partition(why)] = None
+            self.told |= {} if shape.first else {computed_by_partition(why): None}
         return self.binder.bind(shape, names, columns)
 
     def state(self) -> dict[str, Any]:
