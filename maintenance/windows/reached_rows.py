@@ -202,7 +202,7 @@ def _differs(net: Net, sums: np.ndarray) -> np.ndarray:
 
 
 def _digits(values: np.ndarray) -> np.ndarray:
-    """Numbers, given by limbs, in digits of 32 bits, the last of which has the sign: digits of as many rows as there can
+    """Numbers, given by limbs, in digits of 32 bits, the last of which has the sign: those of as many rows as there can
     be add up without a carry."""
     found = np.stack([values & _DIGIT, (values >> 32) & _DIGIT], axis=-1).reshape(*values.shape[:2], -1)
     found[:, :, -1] = values[:, :, -1] >> 32

@@ -167,7 +167,7 @@ def _limit(value: Value, number: object) -> int | float | None:
         return None
     if value.function in SHARES:
         return float(number)
-    most = _MOST_GROUPS if value.function == "dense_rank" else 2**62
+    most: int = _MOST_GROUPS if value.function == "dense_rank" else 2**62
     return int(number) if number == int(number) and abs(number) < most else None
 
 
