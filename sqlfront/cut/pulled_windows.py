@@ -168,7 +168,7 @@ def _limit(value: Value, number: object) -> int | float | None:
     if value.function in SHARES:
         return float(number)
     most: int = _MOST_GROUPS if value.function == "dense_rank" else 2**62
-    return int(number) if number == int(number) and abs(number) < most else None
+    return int(number) if number == int(number) and -most < number < most else None
 
 
 def _comparisons(condition: Scalar) -> Iterator[Scalar]:
