@@ -11,6 +11,7 @@ from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape, group_columns, groups_below, has_distinct_rows, over_groups
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
+from sqlfront.cut.expressions.value_types import INTEGER_BITS
 from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
 from sqlfront.cut.kept_values import KeptValues, null_together, without_null_values
 from sqlfront.cut.leaf_columns import Leaves
@@ -19,7 +20,6 @@ from sqlfront.cut.pulled_windows import PulledWindows
 from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import OrderContext, Ordering, bind_orders, completed, direction
-from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.first_of_groups import FirstRows
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.expressions.scalar_forms import call, is_not_null
+from sqlfront.cut.expressions.value_types import ComparedTypes, never_null, strict_base
 from sqlfront.cut.join_core import AtomTable, JoinCore, OuterChildError
-from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
-from sqlfront.cut.value_types import ComparedTypes, never_null, strict_base
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.expressions.scalar_forms import call, equal, row_values
+from sqlfront.cut.expressions.value_types import ComparedTypes, is_lossless, never_null, usual_value
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import call, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, usual_value
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
