@@ -34,7 +34,8 @@ class DescribedView:
     """A node of a view tree, in the user's words.
 
     `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition, `copies` how often a
-    row counts. `order` is the index whose groups are sorted, and by what; `sums`: sums over their ranges are kept too.
+    row counts. `order` is the index whose groups are sorted, and by what; `sums`: sums over their ranges are kept too;
+    `extreme` is what the groups know extremes of.
     `presence` says whether a row of the parent needs one here.
     """
 
@@ -51,6 +52,7 @@ class DescribedView:
     indexes: tuple[tuple[str, ...], ...] = ()
     order: tuple[tuple[str, ...], str] | None = None
     sums: bool = False
+    extreme: str | None = None
     comparisons: tuple[str, ...] = ()
     presence: Presence = "required"
     table: Table | None = None
@@ -160,6 +162,7 @@ def described_view(tree: Tree, view: View) -> DescribedView:
         tuple(_labels(tree, index) for index in view.indexes),
         None if view.order is None else (_labels(tree, view.order[0]), tree.definition.label(view.order[1])),
         view.ranges,
+        None if view.extreme is None else tree.definition.label(view.extreme[0]),
         tuple(spell_comparison(tree.definition, test) for test in view.node.comparisons),
         view.presence,
         view.table,
