@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlfront.planner.model.query import Comparison
 
 if TYPE_CHECKING:
-    from sqlfront.maintenance.tree.view import View
+    from sqlfront.maintenance.tree.view_node import View
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sqlfront.maintenance.program.shapes import Part, Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.arrange import Arrangement
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, supports
 from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tests
-from sqlfront.maintenance.tree.view import View as View
+from sqlfront.maintenance.tree.view_node import View as View
 from sqlfront.planner.model.hypergraph import components
 from sqlfront.planner.model.outer_groups import key_of
 from sqlfront.planner.model.plan import Node, Plan, RowsIn

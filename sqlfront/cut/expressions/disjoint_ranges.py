@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
-from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part
+from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part, interval_of
 from sqlfront.cut.expressions.value_types import ComparedTypes, is_exact_number, is_lossless
 from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, Logic, Not, Scalar, columns_of, conjuncts
 from sqlfront.planner.algebra.to_sql import scalar_sql
@@ -126,7 +126,7 @@ class _Differences:
         """The sum that a comparison bounds, the bound, and whether it is one from below."""
         if not isinstance(one, Compare) or one.operator not in ("<", "<=", ">", ">="):
             return None
-        left, right = self._linear(one.left), self._linear(one.right)
+        left, right = self._linear(interval_of(one.left)), self._linear(interval_of(one.right))
         if left is None or right is None:
             return None
         parts = [*left[0], *((-sign, part) for sign, part in right[0])]

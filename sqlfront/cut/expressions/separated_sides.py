@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sqlfront.binding.collation_types import INTERVAL_KEY
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
 from sqlfront.cut.expressions.value_types import (
     INTEGER_BITS,
@@ -59,12 +60,18 @@ def _without_abs(one: Compare) -> list[Scalar]:
 
 def _of_moments(one: Compare, atoms_of: AtomsOf, types: ComparedTypes) -> list[Scalar]:
     """x - y <= INTERVAL as x <= y + INTERVAL."""
-    match one:
-        case Compare(left=Call(form=form, arguments=(x, y)), right=interval) if form == SUBTRACT:
+    interval = interval_of(one.right)
+    match interval_of(one.left):
+        case Call(form=form, arguments=(x, y)) if form == SUBTRACT:
             is_length = interval.type == "INTERVAL" and not atoms_of(interval) and types.has_no_months(interval)
             if is_length and x.type == y.type == "TIMESTAMP" and len(atoms_of(x)) == len(atoms_of(y)) == 1:
                 return [Compare(one.operator, x, Call(ADD, (y, interval), "TIMESTAMP", strict=True))]
     return []
+
+
+def interval_of(value: Scalar) -> Scalar:
+    """An INTERVAL in place of the key by which it is compared."""
+    return value.arguments[0] if isinstance(value, Call) and value.form == INTERVAL_KEY else value
 
 
 class _Separation:
