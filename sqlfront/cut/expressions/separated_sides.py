@@ -64,7 +64,8 @@ def _of_moments(one: Compare, atoms_of: AtomsOf, types: ComparedTypes) -> list[S
     match interval_of(one.left):
         case Call(form=form, arguments=(x, y)) if form == SUBTRACT:
             is_length = interval.type == "INTERVAL" and not atoms_of(interval) and types.has_no_months(interval)
-            if is_length and x.type == y.type == "TIMESTAMP" and len(atoms_of(x)) == len(atoms_of(y)) == 1:
+            are_moments = "TIMESTAMP" in (x.type, y.type) and {x.type, y.type} <= {"DATE", "TIMESTAMP"}
+            if is_length and are_moments and len(atoms_of(x)) == len(atoms_of(y)) == 1:
                 return [Compare(one.operator, x, Call(ADD, (y, interval), "TIMESTAMP", strict=True))]
     return []
 

@@ -21,14 +21,14 @@ VALUES = {
     "TIMESTAMP": [f"'2020-01-01 00:{minute:02}'" for minute in range(12)],
 }
 NUMBERS = [
-    "r.x - s.x <= {c}", "{c} < s.x + r.x", "abs(r.x - s.x) <= {c}", "r.x - s.x BETWEEN -1 AND {c}",
-    "NOT r.x - s.x >= {c}", "abs(s.x - r.x) > {c}", "r.x < s.x - {c} OR r.x > s.x + {c}", "r.x - s.x = {c}",
-    "r.x - s.x < -1 OR r.x - s.x > {c} OR r.x - s.x BETWEEN 0 AND 2", "abs(r.x - s.x) < r.y",
-    "-(r.x - s.x) - r.y > {c}", "r.x NOT BETWEEN s.x - {c} AND s.x + {c}", "(r.x - s.x) - 1 >= -(s.x + {c})",
+    "abs(r.x - s.x) <= {c}", "{c} < s.x + r.x", "r.x - s.x <= {c}", "r.x - s.x BETWEEN -1 AND {c}",
+    "r.x - s.x < -1 OR r.x - s.x > 1 OR r.x - s.x BETWEEN 0 AND {c}", "abs(s.x - r.x) > {c}", "abs(r.x - s.x) < r.y",
+    "r.x < s.x - {c} OR r.x > s.x + {c}", "NOT r.x - s.x >= {c}", "r.x - s.x = {c}", "-(r.x - s.x) - r.y > {c}",
+    "r.x NOT BETWEEN s.x - {c} AND s.x + {c}", "(r.x - s.x) - 1 >= -(s.x + {c})",
 ]  # fmt: skip
-DATES = ["r.x - s.x >= {c}", "abs(r.x - s.x) <= {c}", "r.x < s.x - {c} OR r.x - s.x > {c}", "NOT r.x - s.x < {c}"]
+DATES = ["abs(r.x - s.x) <= {c}", "r.x - s.x >= {c}", "r.x < s.x - {c} OR r.x - s.x > {c}", "NOT r.x - s.x < {c}"]
 MOMENTS = [
-    "r.x - s.x <= INTERVAL {c} MINUTES", "r.x - s.x BETWEEN INTERVAL 0 MINUTES AND INTERVAL {c} MINUTES",
+    "r.x - s.x BETWEEN INTERVAL 0 MINUTES AND INTERVAL {c} MINUTES", "r.x - s.x <= INTERVAL {c} MINUTES",
     "r.x < s.x - INTERVAL {c} MINUTES OR r.x > s.x + INTERVAL 1 MINUTE", "INTERVAL 1 MONTH > r.x - s.x",
 ]  # fmt: skip
 CONDITIONS = {"DATE": DATES, "TIMESTAMP": MOMENTS}
