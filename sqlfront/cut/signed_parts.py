@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from sqlfront.binding.scalar_types import BETWEEN
 from sqlfront.cut.block_shape import Shape
-from sqlfront.cut.expressions.disjoint_ranges import disjoint_ranges
+from sqlfront.cut.expressions.disjoint_ranges import bounds_of, disjoint_ranges
 from sqlfront.cut.expressions.scalar_forms import call
-from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts
+from sqlfront.cut.expressions.value_types import INTEGER_BITS, is_exact_number
+from sqlfront.cut.measures_of import COUNTS
 from sqlfront.planner.algebra.flat_join import FlatJoin, flattened, joined
 from sqlfront.planner.algebra.join_sides import Copies
 from sqlfront.planner.algebra.scalars import (
     MIRRORED,
     NEGATED,
-    Call,
     Column,
     Compare,
     Constant,
@@ -94,7 +93,7 @@ def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
     They are p <= q and u <= v, where p and v are of one leaf, q and u of the other. Pairs that miss the second have
     v < u. Where p <= v and u <= q are known, these pairs meet the first.
     """
-    conditions = [one for condition in flat.conditions for one in _bounds(condition)]
+    conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
     tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=")]
     tests = [one for one in tests if len(flat.leaves_of(one)) == 2]
     if len(tests) != 2 or flat.leaves_of(tests[0]) != flat.leaves_of(tests[1]):
@@ -102,7 +101,7 @@ def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
     first, second = map(_upwards, tests)
     if any(len(flat.leaves_of(side)) != 1 for one in (first, second) for side in (one.left, one.right)):
         return None
-    if flat.leaves_of(first.left) != flat.leaves_of(second.right):
+    if flat.leaves_of(first.left) != flat.leaves_of(second.right) or not _is_one_order((first, second)):
         return None
     ends = ((first.left, second.right), (second.left, first.right))
     known = [_known_order(low, high, flat, blocks) for low, high in ends]
@@ -116,12 +115,10 @@ def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
     return [_Part(1, (*rest, first)), _Part(-1, (*rest, missed))], SUBTRACTED
 
 
-def _bounds(condition: Scalar) -> tuple[Scalar, ...]:
-    """BETWEEN as two comparisons; any other condition as it is."""
-    if isinstance(condition, Call) and condition.form == BETWEEN:
-        value, low, high = condition.arguments
-        return Compare("<=", low, value), Compare("<=", value, high)
-    return (condition,)
+def _is_one_order(tests: Sequence[Compare]) -> bool:
+    """Whether all sides are compared as they are: of a DOUBLE and a BIGINT, rounding makes different numbers equal."""
+    types = {side.type for one in tests for side in (one.left, one.right)}
+    return len(types) == 1 or all(map(is_exact_number, types))
 
 
 def _upwards(one: Compare) -> Compare:
@@ -179,10 +176,8 @@ def _conditions(check: str) -> list[str]:
 
 def _is_summed(one: Aggregated) -> bool:
     """Whether an aggregate is a count, or a sum of exact numbers."""
-    name, is_plain = function_name(one.form), not one.distinct and not one.order
-    if name == "sum" and is_plain:
-        return all(part.type in INTEGER_BITS or decimal_parts(part.type) is not None for part in one.arguments)
-    return name in ("count", "count_star") and is_plain
+    is_sum = function_name(one.form) == "sum" and is_exact_number(one.column.type)
+    return (is_sum or function_name(one.form) in COUNTS) and not one.distinct and not one.order
 
 
 def _rows(shape: Shape, flat: FlatJoin, parts: Sequence[_Part], blocks: Blocks) -> Term:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from sqlfront.binding.scalar_types import BETWEEN
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
 from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part, interval_of
 from sqlfront.cut.expressions.value_types import ComparedTypes, is_exact_number, is_lossless
@@ -67,12 +68,20 @@ def disjoint_ranges(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) 
     return [one.conditions for one in merged] if len(merged) > 1 else None
 
 
+def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
+    """BETWEEN as two comparisons; any other condition as it is."""
+    if isinstance(condition, Call) and condition.form == BETWEEN:
+        value, low, high = condition.arguments
+        return Compare("<=", low, value), Compare("<=", value, high)
+    return (condition,)
+
+
 def _alternatives(condition: Scalar) -> list[Scalar]:
     """The parts of an OR; abs(x) > c and NOT BETWEEN are such."""
     match condition:
         case Logic(word="OR", parts=parts):
             return [one for part in parts for one in _alternatives(part) or [part]]
-        case Not(part=Call(form="{0} BETWEEN {1} AND {2}", arguments=(value, low, high))):
+        case Not(part=Call(form=form, arguments=(value, low, high))) if form == BETWEEN:
             return [Compare("<", value, low), Compare(">", value, high)]
         case Compare(operator=">" | ">=" as operator, left=Call(form=form, arguments=(inner,))) if form == ABSOLUTE:
             negated = Call(NEGATE, (inner,), inner.type, strict=True, can_fail=False)
@@ -110,7 +119,7 @@ class _Differences:
     def range_of(self, condition: Scalar) -> tuple[frozenset[Part], _Range] | None:
         """The sum that comparisons bound, and the range that they leave it."""
         key, lower, upper = None, None, None
-        for one in conjuncts(condition):
+        for one in (bound for part in conjuncts(condition) for bound in bounds_of(part)):
             found = self._bound_of(one)
             if found is None or key not in (None, found[0]):
                 return None
