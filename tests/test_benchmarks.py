@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import harness, scaling, triangle_costs, triangle_delays
+from benchmarks import harness, range_joins, scaling, triangle_costs, triangle_delays
 from benchmarks.sides import Missing, Run, run_duckdb, run_pathway, run_sqlfront, run_sqlite
 from benchmarks.w1 import compare, normal, verdicts
 from benchmarks.workloads import WORKLOADS
@@ -101,3 +101,13 @@ def test_the_longest_waits_are_as_stated(columns, epsilon):
 
 def tables_of(query):
     return [table for table in scaling.TABLES if f" {table} " in f"{scaling.QUERIES[query]} "]
+
+
+@pytest.mark.parametrize(
+    "work", [range_joins.PAPER[0], range_joins.PAPER[5], range_joins.OWN[0]], ids=lambda work: work.name
+)
+def test_joins_by_ranges_store_no_pairs(work):
+    """Beside a view that stores every join, and whose rows are those of the query too."""
+    found = [range_joins.measure(work, rows, 20, times=2) for rows in (100, 400)]
+    assert found[1]["entries/row"] < min(4, 1.2 * found[0]["entries/row"])
+    assert found[1]["result"] > 4 * found[0]["result"]

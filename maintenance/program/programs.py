@@ -83,11 +83,20 @@ class Assembler:
         self.lists = True
         self._join(at.EXTEND, [len(sides)], [0, 0, 0, 0, missing, *offsets, *words], join)
 
-    def range(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
+    def range(
+        self,
+        table: Table,
+        index: int,
+        places: Sequence[int],
+        tests: Sequence[WordTest],
+        join: Join,
+        beside: WordTest | None = None,
+    ) -> None:
         """Match the delta with the rows of the groups of ordered index `index` that pass all tests, at most one of each
-        bound: the left word is the delta's, the right one the table's. `places` are delta words, the group's key."""
+        bound: the left word is the delta's, the right one the table's. `places` are delta words, the group's key. The
+        test `beside` is one of what the table knows extremes of."""
         self.lists = True
-        self._range(at.RANGE, 0, table, index, places, tests, join)
+        self._range(at.RANGE, 0, table, index, places, tests, join, beside)
 
     def range_sum(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
         """Match the delta with the sum of what `range` lists; `join.table` has no key."""
@@ -102,14 +111,17 @@ class Assembler:
         places: Sequence[int],
         tests: Sequence[WordTest],
         join: Join,
+        beside: WordTest | None = None,
     ) -> None:
         lower = upper = 0
         words = [len(places), *places]
         for test in tests:
-            place = 10 + len(words)
+            place = 11 + len(words)
             lower, upper = (place, upper) if test.is_lower_bound else (lower, place)
             words += test.words()
-        tail = [buffer, 0, table.groups[index].address, index, lower, upper, *words]
+        found = 11 + len(words) if beside is not None else 0
+        words += [] if beside is None else beside.words()
+        tail = [buffer, 0, table.groups[index].address, index, lower, upper, found, *words]
         self._join(operation, [table.address], tail, join)
 
     def aggregate(self, table: Table) -> None:

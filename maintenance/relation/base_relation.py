@@ -7,22 +7,24 @@ factor and predicate that some store needs is one or more words of a row-major a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.maintenance.program.programs import Assembler
-from sqlfront.maintenance.program.shapes import COUNT, Shape
+from sqlfront.maintenance.program.shapes import Shape
 from sqlfront.maintenance.relation.bad_rows import blamed
 from sqlfront.maintenance.relation.expressions import Computation, Expressions
 from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
-from sqlfront.maintenance.relation.guards import Guard, encode_items, set_guards
+from sqlfront.maintenance.relation.guards import encode_items, set_guards
+from sqlfront.maintenance.relation.leaf_store import Input as Input
+from sqlfront.maintenance.relation.leaf_store import LeafStore as LeafStore
+from sqlfront.maintenance.relation.leaf_store import StoreOrder as StoreOrder
 from sqlfront.maintenance.relation.waiting import Waiting
-from sqlfront.planner.model.query import Atom, LeafColumn
+from sqlfront.planner.model.query import LeafColumn
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
-from sqlfront.storage.codecs.order import Places, order_places
 from sqlfront.storage.codecs.pack import is_declared, pack, whole_number_code
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
 from sqlfront.storage.errors import DataError, IntegrityError
@@ -41,74 +43,6 @@ class Column:
     name: str
     type: str
     not_null: bool = False
-
-
-@dataclass
-class Input:
-    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", with `conditions`."""
-
-    kind: str
-    expression: str
-    type: str
-    source: str | None
-    settings: Settings = ()
-    place: int = 0
-    words: int = 1
-    codec: Codec | None = None
-    limbs: int = 1
-    shift: int = 0
-    conditions: tuple[str, ...] = ()
-    guards: tuple[Guard, ...] = ()
-
-
-class StoreOrder(NamedTuple):
-    """How the groups of the index over these expressions are sorted: by further expressions, each with the flags that
-    kernels/layout.py adds to a word's kind."""
-
-    grouping: tuple[str, ...]
-    by: tuple[tuple[str, int], ...]
-
-
-@dataclass
-class LeafStore:
-    """The rows of one (table, predicate, columns, settings), shared by all atoms that read just that.
-
-    `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
-    by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
-    A `stateless` one keeps none: its only atom is joined with no other. A row counts as often as `copies` says.
-    `order` says how the groups of an index are sorted; `ranges`: with sums over ranges.
-    """
-
-    key: tuple[Any, ...]
-    variables: tuple[LeafColumn, ...]
-    factors: tuple[LeafColumn, ...]
-    conditions: tuple[str, ...]
-    required: tuple[str, ...]
-    table: Table
-    widths: tuple[int, ...]
-    settings: Settings = ()
-    copies: LeafColumn | None = None
-    limbs: int = 1
-    indexes: list[tuple[str, ...]] = field(default_factory=list)
-    summed: list[bool] = field(default_factory=list)
-    order: StoreOrder | None = None
-    ranges: bool = False
-    stateless: bool = False
-    users: set[str] = field(default_factory=set)
-    inputs: dict[str, Input] = field(default_factory=dict)
-
-    @property
-    def predicate(self) -> str | None:
-        """The conditions as one; None when there are none."""
-        return " AND ".join(self.conditions) or None
-
-    def shape(self, atom: Atom) -> Shape:
-        """The store's layout in the names that one atom gives its columns."""
-        names = {column.expression: column.name for column in atom.variables}
-        factors = {column.expression: column.name for column in atom.factors}
-        parts = (COUNT, *(frozenset({(atom.name, factors[f.expression])}) for f in self.factors))
-        variables = tuple(names[column.expression] for column in self.variables)
-        return Shape(variables, self.widths, parts, self.limbs)
 
 
 class Relation:
@@ -194,12 +128,15 @@ class Relation:
         summed: Sequence[bool],
         order: StoreOrder | None = None,
         ranges: bool = False,
+        extreme: tuple[str, bool] | None = None,
     ) -> bool:
         """Give a store more groupings (by expressions), and the `order` of one of them unless it has another, if asked
-        with sums over ranges; True if its table was made anew and must be refilled."""
-        ranges = ranges and store.order in (None, order)
+        with sums over ranges and extremes; True if its table was made anew and must be refilled."""
+        fits = store.order in (None, order)
+        ranges, extreme = ranges and fits, store.extreme or (extreme if fits else None)
         changed = (order is not None and store.order is None) or (ranges and not store.ranges)
-        store.order, store.ranges = store.order or order, store.ranges or ranges
+        changed |= extreme != store.extreme
+        store.order, store.ranges, store.extreme = store.order or order, store.ranges or ranges, extreme
         for index, wanted in zip(indexes, summed, strict=True):
             if index not in store.indexes:
                 store.indexes.append(index)
@@ -334,19 +271,10 @@ class Relation:
             [values if summed else 0 for summed in store.summed],
             references,
             name=self.name,
-            order=self._order(store),
+            order=store.ordered(self._codec),
             ranges=store.ranges,
+            extreme=store.extremes(self._codec),
         )
-
-    def _order(self, store: LeafStore) -> tuple[int, Places] | None:
-        if store.order is None:
-            return None
-        columns = {column.expression: column for column in store.variables}
-        shape, places = Shape(tuple(columns), store.widths, (), 1), list[tuple[int, int, int]]()
-        for expression, flags in store.order.by:
-            words = order_places(self._codec(columns[expression]), shape.places([expression])[0])
-            places += [(place, kind + flags, operand) for place, kind, operand in words]
-        return store.indexes.index(store.order.grouping), places
 
     def _codec(self, column: LeafColumn) -> Codec:
         return codec_for(column.type, self.dictionaries)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.query import Presence
-from sqlfront.planner.theory.wording import spell_comparison
+from sqlfront.planner.theory.wording import enumerate_words, spell_comparison
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.tree.view_tree import Tree, View
@@ -34,7 +34,9 @@ class DescribedView:
     """A node of a view tree, in the user's words.
 
     `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition, `copies` how often a
-    row counts. `order` is the index whose groups are sorted, and by what; `sums`: sums over their ranges are kept too.
+    row counts. `order` is the index whose groups are sorted, and by what; `sums`: sums over their ranges are kept too;
+    `extreme` is what the groups know extremes of. `met` says, for each sibling under a comparison, which rows of the
+    view its changes meet.
     `presence` says whether a row of the parent needs one here.
     """
 
@@ -51,6 +53,8 @@ class DescribedView:
     indexes: tuple[tuple[str, ...], ...] = ()
     order: tuple[tuple[str, ...], str] | None = None
     sums: bool = False
+    extreme: str | None = None
+    met: tuple[str, ...] = ()
     comparisons: tuple[str, ...] = ()
     presence: Presence = "required"
     table: Table | None = None
@@ -160,11 +164,43 @@ def described_view(tree: Tree, view: View) -> DescribedView:
         tuple(_labels(tree, index) for index in view.indexes),
         None if view.order is None else (_labels(tree, view.order[0]), tree.definition.label(view.order[1])),
         view.ranges,
+        None if view.extreme is None else tree.definition.label(view.extreme[0]),
+        tuple(_met(tree, view)),
         tuple(spell_comparison(tree.definition, test) for test in view.node.comparisons),
         view.presence,
         view.table,
         tuple(described_view(tree, child) for child in view.children),
     )
+
+
+def _met(tree: Tree, view: View) -> Iterator[str]:
+    """How changes of the siblings of a view find its rows, where their parent compares: what they seek in its sorted
+    lists, by what they leave out subtrees, and what they test."""
+    siblings = view.parent.children if view.parent is not None and view.parent.node.comparisons else []
+    for source in (one for one in siblings if one is not view):
+        assert view.parent is not None
+        steps = tree.update_steps(view.parent, source)
+        step = next((one for one in steps if one.view is view and one.access != "filter"), None)
+        if step is None or step.access not in ("range", "range sum", "members"):
+            continue
+        tested = [test for one in steps if one.access == "filter" for test in one.comparisons]
+        parts = {
+            "seeks": step.comparisons,
+            "leaves out subtrees by": step.tests[len(step.comparisons) :],
+            "tests": [test for test in tested if test.scheme & step.fresh],
+        }
+        verb = "sums up" if step.access == "range sum" else "lists"
+        spelled = {words: [spell_comparison(tree.definition, test) for test in of] for words, of in parts.items()}
+        yield ", ".join(
+            (
+                f"a change of {_name(tree, source)} {verb} {_name(tree, view)}",
+                *(f"{words} {enumerate_words(tests)}" for words, tests in spelled.items() if tests),
+            )
+        )
+
+
+def _name(tree: Tree, view: View) -> str:
+    return view.node.atom or f"[{', '.join(_labels(tree, view.node.variables))}]"
 
 
 def walk(view: DescribedView) -> Iterator[DescribedView]:

@@ -278,7 +278,8 @@ def join_step(
         tests = [bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]
         index, places = step.view.index_number(step.key), delta.shape.places(step.key)
         if step.access == "range":
-            assembler.range(table, index, places, tests, join)
+            beside = None if step.beside is None else bound_test(tree, step, step.beside, delta.shape, shape)
+            assembler.range(table, index, places, tests, join, beside)
         else:
             sums = shape_of((), tree.widths, shape.parts, shape.limbs + 1)
             assembler.range_sum(table, index, places, tests, replace(join, table=sums))

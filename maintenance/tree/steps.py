@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlfront.planner.model.query import Comparison
 
 if TYPE_CHECKING:
-    from sqlfront.maintenance.tree.view_tree import View
+    from sqlfront.maintenance.tree.view_node import View
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Step:
     of its members that meet `comparisons`, which bound the variable that it is sorted by ("range sum"), or of all
     members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
     `partners` are views, with their keys, that must have the variables bound by "members" too.
-    Or ("range") of the members that meet `comparisons`, which bound the variable that the group is sorted by. Or
+    Or ("range") of the members that meet `comparisons`, which bound the variable that the group is sorted by, and the
+    one `beside` them, which bounds a variable of whose extremes the group knows. Or
     ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet. `inside`: an
     optional view around the view may have a row of NULLs, which then meets one of the view's."""
 
@@ -29,6 +30,7 @@ class Step:
     partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     inside: bool = False
+    beside: Comparison | None = None
 
     @property
     def lists(self) -> bool:
@@ -47,6 +49,11 @@ class Step:
         return test.right if test.right in self.fresh else test.left
 
     @property
+    def tests(self) -> tuple[Comparison, ...]:
+        """All comparisons that what a step looks up meets."""
+        return self.comparisons if self.beside is None else (*self.comparisons, self.beside)
+
+    @property
     def fresh(self) -> frozenset[str]:
         """The variables that listing the view's members binds."""
         return frozenset(self.view.link) - frozenset(self.key)
@@ -54,7 +61,7 @@ class Step:
     @property
     def read(self) -> frozenset[str]:
         """The variables that the step reads, if they are bound."""
-        return frozenset(self.key).union(*(test.scheme for test in self.comparisons))
+        return frozenset(self.key).union(*(test.scheme for test in self.tests))
 
 
 def join_rank(view: View, bound: frozenset[str], parent: View) -> tuple[bool, bool, bool, bool, int, int]:

@@ -11,99 +11,20 @@ A stored node is kept *full* (keyed by all its variables) when rows of it are li
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import replace
 
 from sqlfront.maintenance.program.shapes import Part, Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.arrange import Arrangement
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, supports
 from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tests
+from sqlfront.maintenance.tree.view_node import View as View
 from sqlfront.planner.model.hypergraph import components
 from sqlfront.planner.model.outer_groups import key_of
-from sqlfront.planner.model.plan import Node, Plan, RowsIn, needed
-from sqlfront.planner.model.query import Definition, Presence
+from sqlfront.planner.model.plan import Node, Plan, RowsIn
+from sqlfront.planner.model.query import Comparison, Definition
 from sqlfront.storage.codecs.codec import Codec
-from sqlfront.storage.codecs.order import Places, order_places
+from sqlfront.storage.codecs.order import Places, directed_places, order_places
 from sqlfront.storage.stores.table import Table
-
-
-@dataclass(eq=False)
-class View:
-    """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
-    may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
-    are kept too. `gathered` is the empty table in which a delta is added up by key. What is added to its table
-    is added to those of its `followers` too. A `stateless` leaf stores none of its rows. `missing` are the rows that
-    stand for none of an optional or absent view, by the layout of what is looked up; it has none by its `key`."""
-
-    node: Node
-    parent: View | None
-    children: list[View] = field(default_factory=list)
-    full: bool = False
-    message: bool = False
-    indexes: list[tuple[str, ...]] = field(default_factory=list)
-    order: tuple[tuple[str, ...], str] | None = None
-    ranges: bool = False
-    table: Table | None = None
-    shape: Shape | None = None
-    gathered: Table | None = None
-    followers: dict[object, Table] = field(default_factory=dict)
-    stateless: bool = False
-    key: tuple[str, ...] = ()
-    missing: dict[Shape, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def presence(self) -> Presence:
-        return self.node.presence
-
-    @property
-    def stored(self) -> bool:
-        return self.full or self.message
-
-    @property
-    def atoms(self) -> frozenset[str]:
-        return frozenset(leaf.atom for leaf in self.node.leaves() if leaf.atom)
-
-    @property
-    def link(self) -> tuple[str, ...]:
-        """The variables shared with the parent, and those that it compares, in this node's order."""
-        above = needed(self.parent.node) if self.parent else ()
-        return tuple(v for v in self.node.variables if v in above)
-
-    def is_sorted(self, index: tuple[str, ...], variables: Set[str]) -> bool:
-        """Whether the groups of an index are sorted by one of these variables."""
-        return self.order is not None and self.order[0] == index and self.order[1] in variables
-
-    @property
-    def listed(self) -> tuple[str, ...]:
-        """The variables of a row when rows are listed."""
-        whole = self.full or self.node.connex or self.node.atom is not None
-        return self.node.variables if whole else self.link
-
-    @property
-    def is_bag(self) -> bool:
-        """Whether no child holds all of the node's variables."""
-        return not any(set(self.node.variables) <= set(child.node.variables) for child in self.children)
-
-    def ancestors(self) -> Iterator[View]:
-        view = self.parent
-        while view is not None:
-            yield view
-            view = view.parent
-
-    def borders(self) -> Iterator[View]:
-        """The optional and absent views that this one is in, or is, the smallest first."""
-        return (view for view in (self, *self.ancestors()) if view.presence != "required")
-
-    def walk(self) -> Iterator[View]:
-        """This view and all below it, children first."""
-        for child in self.children:
-            yield from child.walk()
-        yield self
-
-    def index_number(self, variables: tuple[str, ...]) -> int:
-        return self.indexes.index(variables)
-
 
 Route = tuple[View, ...]
 """The optional and absent views at which a delta turns into that of their rows of NULLs, on its way up."""
@@ -164,9 +85,10 @@ class Tree:
         return [*self.leaves.values(), *self.filters]
 
     @property
-    def sums_ranges(self) -> bool:
-        """Whether sums over ranges of a view are looked up."""
-        return any(view.ranges for view in self.root.walk())
+    def needs_orders(self) -> bool:
+        """Whether sums over ranges of a view are looked up, or ranges are enumerated."""
+        enumerated = (child for view in self.root.walk() if view.node.comparisons for child in view.children)
+        return any(view.ranges for view in self.root.walk()) or any(child.node.connex for child in enumerated)
 
     def parts(self, view: View) -> tuple[Part, ...]:
         """The values of a view's rows: one per distinct part of the measures on its atoms."""
@@ -197,6 +119,14 @@ class Tree:
         assert view.shape is not None
         index, variable = view.order
         return view.index_number(index), order_places(self.codecs[variable], view.shape.places([variable])[0])
+
+    def extreme_of(self, view: View) -> Places:
+        """By which words the extremes of a view's groups come last; none if they know no extremes."""
+        if view.extreme is None:
+            return []
+        assert view.shape is not None
+        variable, greatest = view.extreme
+        return directed_places(self.codecs[variable], view.shape.places([variable])[0], (not greatest, True))
 
     def top(self, leaf: View) -> View | None:
         """The highest stored ancestor of a leaf: where its path ends."""
@@ -282,9 +212,12 @@ class Tree:
     def listing(self, view: View) -> Step:
         """The step from a row of an enumerated view's parent to the view's rows."""
         assert view.parent is not None
-        found = self.look_up(view, set(view.parent.node.variables))
+        bound = set(view.parent.node.variables)
+        found = self.look_up(view, bound)
         if found is not None and found.access == "range sum":
             return replace(found, access="range")
+        if found is None:
+            return self.within_bounds(Step(view, "members", self.ordered(view, bound), True), bound)
         return Step(view, "row" if view.link == view.node.variables else "members", view.link, True)
 
     def _demand_projection(self) -> None:
@@ -307,6 +240,8 @@ class Tree:
             self.demand_full(step.view)
         if step.access in ("range", "range sum") and step.view.order is None:
             step.view.order = step.key, step.compared
+        if step.beside is not None:
+            step.view.extreme = _extreme(step.beside, step.fresh)
 
     # Paths ---------------------------------------------------------------------------------------
 
@@ -335,7 +270,7 @@ class Tree:
                 listing = Step(sibling, "members", self.ordered(sibling, bound), True, partners)
                 steps.append(self.within_bounds(listing, bound))
             known = bound | set(sibling.link) if steps[-1].binds else bound
-            steps += ready_tests(parent, known, bound, steps[-1].comparisons)
+            steps += ready_tests(parent, known, bound, steps[-1].tests)
             bound = known
         return steps
 
@@ -373,8 +308,16 @@ class Tree:
             order = self.definition.order_of(variable)
             bounds = {is_lower(test, order): test for test in reversed(tests) if test.scheme & order}
             if view.is_sorted(listing.key, order) or (view.order is None and not self._is_settled):
-                return replace(listing, access="range", comparisons=tuple(bounds.values()))
+                others = (test for test in tests if not test.scheme & order)
+                beside = next((test for test in others if self._has_extremes(view, _extreme(test, fresh))), None)
+                return replace(listing, access="range", comparisons=tuple(bounds.values()), beside=beside)
         return listing
+
+    def _has_extremes(self, view: View, extreme: tuple[str, bool]) -> bool:
+        """Whether the groups of a view know these extremes, or still may. Those of strings they do not: a removed row's
+        strings are gone."""
+        free = view.extreme is None and not self._is_settled and self.codecs[extreme[0]].dictionary is None
+        return free or view.extreme == extreme
 
     def _join_steps(self, parent: View, source: View) -> Iterator[Step]:
         others = {atom: self._schemes[atom] for atom in parent.atoms - source.atoms}
@@ -422,9 +365,9 @@ class Tree:
             if self._state() == before:
                 return
 
-    def _state(self) -> list[tuple[bool, bool, int, bool, bool]]:
+    def _state(self) -> list[tuple[bool, bool, int, bool, bool, bool]]:
         views = [*self.side_joins(), *self.root.walk()]
-        return [(view.full, view.message, len(view.indexes), view.order is None, view.ranges) for view in views]
+        return [(v.full, v.message, len(v.indexes), v.order is None, v.ranges, v.extreme is None) for v in views]
 
     def ordered(self, view: View, bound: Set[str]) -> tuple[str, ...]:
         return tuple(v for v in view.node.variables if v in bound)
@@ -442,6 +385,12 @@ class Tree:
             order.append(best)
             bound |= set(best.link)
         return order
+
+
+def _extreme(test: Comparison, fresh: Set[str]) -> tuple[str, bool]:
+    """The variable of a comparison that is one of these, and whether the greatest of its values meets it first."""
+    (variable,) = test.scheme & fresh
+    return variable, is_lower(test, {variable})
 
 
 def _grow(node: Node, parent: View | None) -> View:

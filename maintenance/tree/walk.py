@@ -292,14 +292,19 @@ class Walk(Metered):
         given for what is sorted, just those that have it."""
         table, shape = step.view.table, step.view.shape
         assert table is not None and shape is not None
-        tests = [(level, bound_test(tree, step, test, self.levels[level].shape, shape)) for test in step.comparisons]
-        lower, upper = (next((t for t in tests if t[1].is_lower_bound == below), None) for below in (True, False))
-        bounds = [lower, upper]
+        assert step.view.parent is not None
+        compared = [test for test in step.view.parent.node.comparisons if test.scheme & step.fresh]
+        met = dict.fromkeys((*step.tests, *compared))
+        tests = [(level, bound_test(tree, step, test, self.levels[level].shape, shape)) for test in met]
+        sorting = tests[: len(step.comparisons)]
+        beside = None if step.beside is None else tests[len(sorting)]
+        lower, upper = (next((t for t in sorting if t[1].is_lower_bound == below), None) for below in (True, False))
+        bounds = [lower, upper, beside, *tests[len(step.tests) :]]
         if self._given is not None and step.compared in self._given[1].variables:
             left, right = self._given[1].places([step.compared])[0], shape.places([step.compared])[0]
-            places = tests[0][1].places
+            places = sorting[0][1].places
             equal = [WordTest(PASSING[operator], left, right, places) for operator in ("<=", ">=")]
-            bounds = [*((self._given[0], test) for test in equal), *tests]
+            bounds = [*((self._given[0], test) for test in equal), beside, *tests]
         number = step.view.index_number(step.key)
         sources = tuple((above[v][0], place) for v in step.key for place in above[v][1].places([v]))
         self.levels.append(
@@ -342,11 +347,11 @@ def _test_words(level: Level) -> np.ndarray:
     """The tests of a level that lists a range, as its kernel reads them."""
     starts, words = [], list[int]()
     for found in level.tests:
-        starts.append(0 if found is None else 3 + sum(test is not None for test in level.tests) + len(words))
+        starts.append(0 if found is None else 4 + sum(test is not None for test in level.tests) + len(words))
         if found is not None:
             words += [found[0], *found[1].words()]
     present = [start for start in starts if start]
-    return np.array([*(starts[:2] or [0, 0]), len(present), *present, *words], np.int64)
+    return np.array([*(starts[:3] or [0, 0, 0]), len(present), *present, *words], np.int64)
 
 
 def _one_row(words: list[int]) -> Table:

@@ -180,6 +180,8 @@ class MaintainedView:
             order = source.store.order
             leaf.order = (tuple(back[e] for e in order.grouping), back[order.by[0][0]]) if order is not None else None
             leaf.ranges = source.store.ranges
+            extreme = source.store.extreme
+            leaf.extreme = (back[extreme[0]], extreme[1]) if extreme is not None and extreme[0] in back else None
             leaf.stateless = source.store.stateless
         self.delta_paths.bind(self)
 

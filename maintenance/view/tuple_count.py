@@ -153,8 +153,9 @@ class TupleCount(Attachment):
             order = self.tree.order_of(view)
             name = self._label(view)
             view.table = Table(
-                view.shape.keys, 1, self._limbs, indexes, summed, name=name, order=order, ranges=view.ranges
-            )
+                view.shape.keys, 1, self._limbs, indexes, summed, name=name, order=order, ranges=view.ranges,
+                extreme=self.tree.extreme_of(view),
+            )  # fmt: skip
 
 
 def count_tuples(tree: Tree, limbs: int, meter: Meter) -> int:

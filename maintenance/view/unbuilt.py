@@ -66,9 +66,9 @@ def open_stores(
             alike = (atom.table, *_read_of(atom))
             occurrence = seen[alike] = member.delta_paths.occurrence(seen.get(alike, -1))
             store = _open_store(member, atom, relation, occurrence)
-            indexes, summed, order, ranges = demanded_indexes(member, atom.name)
+            indexes, summed, order, ranges, extreme = demanded_indexes(member, atom.name)
             old = store.table
-            if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
+            if relation.reindex(store, indexes, summed, order, ranges, extreme) and store.key in known:
                 refill(machine, old, store)
                 renewed.append(store)
             if store.key not in known:
@@ -96,17 +96,17 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
     store = open_copy(copy, view.definition.settings, atom.copies)
     order = demanded_indexes(view, atom.name)[2]
-    if view.tree.sums_ranges and order is not None and store.order not in (None, order):
-        # A sum over a range needs its order: the store of another one will not do.
+    if view.tree.needs_orders and order is not None and store.order not in (None, order):
+        # A sum over a range needs its order, and enumeration does: the store of another one will not do.
         store = open_copy(f"{copy} of {order.grouping} sorted by {order.by}", view.definition.settings, atom.copies)
     return store
 
 
 def demanded_indexes(
     view: MaintainedView, atom: str
-) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool]:
+) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool, tuple[str, bool] | None]:
     """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
-    sorted, and by what; whether with sums over ranges."""
+    sorted, and by what; whether with sums over ranges; of which expression with extremes."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
     trees = [(view.tree, view.tree.leaves[atom]), *(view.part_trees.whole(atom) if view.part_trees is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
@@ -118,7 +118,8 @@ def demanded_indexes(
     leaf = view.tree.leaves[atom]
     order = leaf.order
     sorted_by = StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
-    return indexes, summed, sorted_by, leaf.ranges
+    extreme = None if leaf.extreme is None else (names[leaf.extreme[0]], leaf.extreme[1])
+    return indexes, summed, sorted_by, leaf.ranges, extreme
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

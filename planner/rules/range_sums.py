@@ -22,18 +22,24 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
     A change that has bound one side of a comparison finds the sum of the other side's rows within the bounds in
     O(log N); where it must reach rows above the other side, it lists those within the bounds. So does enumeration, for
     each row that has one side. If the view may enumerate several sets of variables, a tree whose changes list nothing
-    is taken first. None for a query without comparisons, and where there is no such tree: one that needs bags.
+    is taken first. Where none has ranges alone, changes list what lies within boxes. None for a query without
+    comparisons, and where there is no such tree: one that needs bags.
     """
     if not definition.comparisons:
         return None
-    trees = [(free, build_range_tree(definition, free, weights)) for free in enumerable_sets(definition)]
-    found = [(free, root, _listing(root, definition)) for free, root in trees if root is not None]
-    if not found:
+    for boxes in (False, True):
+        trees = [
+            (free, build_range_tree(definition, free, weights, boxes=boxes)) for free in enumerable_sets(definition)
+        ]
+        found = [(free, root, _listing(root, definition)) for free, root in trees if root is not None]
+        if found:
+            break
+    else:
         return None
     free, root, listing = min(found, key=lambda tree: bool(tree[2]))
     added = tuple(variable for variable in free if variable not in definition.free)
     cost = RANGES if listing else RANGES_LOGARITHMIC
-    listed = any(node.comparisons and any(child.connex for child in node.children) for node in root.walk())
+    listed = boxes or any(node.comparisons and any(child.connex for child in node.children) for node in root.walk())
     return Plan(
         shape="inequality",
         strategy=STRATEGY,
@@ -41,7 +47,7 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
         free=free,
         variables_added=added,
         cost=replace(cost, delay=LOGARITHMIC_BOUND) if listed else cost,
-        reason=_explain(definition, added, listing),
+        reason=_explain(definition, added, listing, boxes),
     )
 
 
@@ -55,7 +61,7 @@ def _listing(root: Node, definition: Definition) -> list[str]:
     return [atom.name for atom in definition.changing_atoms if atom.name in found]
 
 
-def _explain(definition: Definition, added: tuple[str, ...], listing: list[str]) -> str:
+def _explain(definition: Definition, added: tuple[str, ...], listing: list[str], boxes: bool) -> str:
     tests = enumerate_words(spell_comparison(definition, one) for one in definition.comparisons)
     verb = "compares" if len(definition.comparisons) == 1 else "compare"
     once = f" once {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows,"
@@ -64,6 +70,11 @@ def _explain(definition: Definition, added: tuple[str, ...], listing: list[str])
         f"{once if added else ','} so no combinations of rows of both sides are stored: lists that are sorted by what "
         "is compared keep sums over their ranges (Idris et al. 2020, with a search tree for what they sort)."
     )
+    if boxes:
+        opening += (
+            " Where two columns of a table are compared, its lists are sorted by one of them and know the extremes "
+            "of the other: each row within both bounds is found in O(log N) (a priority search tree, McCreight 1985)."
+        )
     if constants := spell_constants(definition):
         opening += f" {constants[0].upper()}{constants[1:]}."
     if not listing:

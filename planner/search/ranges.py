@@ -6,6 +6,10 @@ so the node sums it out: a change that has bound the other side finds the sum wi
 
 Each node has one such *range*, of variables in one order with at most one bound below and one above; a label that
 several children are compared with has a chain of nodes. So each table is sorted in one way at most.
+
+Where there is no such tree, a node's comparisons may be a *box*: a range, and one bound of another variable, as two
+intervals overlap. The sorted lists then know extremes of the other variable, along which rows are found; their sums
+are not looked up.
 """
 
 from __future__ import annotations
@@ -24,8 +28,11 @@ FEW = 5
 """Of a part with more variables that join or are compared, not all sets are tried as labels."""
 
 
-def build_range_tree(definition: Definition, free: tuple[str, ...], weights: Weights) -> Node | None:
-    """The cheapest tree that enumerates `free` and compares without bags; None if there is none.
+def build_range_tree(
+    definition: Definition, free: tuple[str, ...], weights: Weights, *, boxes: bool = False
+) -> Node | None:
+    """The cheapest tree that enumerates `free` and compares without bags, by ranges or also by `boxes`; None if there
+    is none.
 
     None also if two variables of one atom are compared. Cheapest is as `build_tree` says.
     """
@@ -35,6 +42,7 @@ def build_range_tree(definition: Definition, free: tuple[str, ...], weights: Wei
     if any(test.scheme <= atom.scheme for test in tests for atom in definition.atoms):
         return None
     search = _RangeSearch(definition, "any", weights)
+    search.boxes = boxes
     found = [search.best(group, frozenset()) for group in search.groups(frozenset(free))]
     children = [one.node for one in found if one is not None]
     return Node((), tuple(children), connex=True) if len(children) == len(found) else None
@@ -75,7 +83,10 @@ class _Operand:
 
 
 class _RangeSearch(Search):
-    """The search with comparisons. Of enumerated nodes too: their label has one side, so that each row has matches."""
+    """The search with comparisons. Of enumerated nodes too: their label has one side, so that each row has matches.
+    `boxes`: nodes may compare by them."""
+
+    boxes = False
 
     def groups(self, free: frozenset[str]) -> Iterator[Group]:
         """The operands of the connex top, by what connects them."""
@@ -111,7 +122,8 @@ class _RangeSearch(Search):
         """No comparison, or all of the variables in one order, among those that do not reach into `label`."""
         outside = [test for test in tests if not test.scheme & label]
         orders = dict.fromkeys(map(self.definition.order_of, sorted(_variables(outside))))
-        yield from dict.fromkeys([(), *(tuple(test for test in outside if test.scheme & one) for one in orders)])
+        cuts = [(), *(tuple(test for test in outside if test.scheme & one) for one in orders)]
+        yield from dict.fromkeys([*cuts, tuple(outside)] if self.boxes else cuts)
 
     def _tests(self, group: Group) -> list[Comparison]:
         """The comparisons between the parts of a group."""
@@ -140,9 +152,10 @@ class _RangeSearch(Search):
             # The one that changes most is at the top.
             ranged.sort(key=lambda piece: sum(self.weights[part.atoms[0]] for part in piece.group))
             links = [piece.tests for piece in ranged]
-            if not all(_is_one_order(piece.compared, self.definition) for piece in ranged):
+            if not (self.boxes or all(_is_one_order(piece.compared, self.definition) for piece in ranged)):
                 return None
-        if not all(is_range(tests, self.definition) for tests in links):
+        fits = is_box if self.boxes else is_range
+        if not all(fits(tests, self.definition) for tests in links):
             return None
         scopes = [label & self.variables(piece.group) for piece in pieces]
         used = _variables(test for link in links for test in link)
@@ -223,3 +236,10 @@ def is_range(tests: Sequence[Comparison], definition: Definition) -> bool:
         if all(len(side) == 1 for side in sides) and len(set(upwards)) == len(upwards):
             return True
     return False
+
+
+def is_box(tests: Sequence[Comparison], definition: Definition) -> bool:
+    """Whether comparisons are a range, or a range and one comparison more."""
+    return is_range(tests, definition) or any(
+        is_range([test for test in tests if test is not one], definition) for one in tests
+    )

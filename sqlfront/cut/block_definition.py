@@ -11,15 +11,16 @@ from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape, group_columns, groups_below, has_distinct_rows, over_groups
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
+from sqlfront.cut.expressions.value_types import INTEGER_BITS
 from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
 from sqlfront.cut.kept_values import KeptValues, null_together, without_null_values
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
 from sqlfront.cut.pulled_windows import PulledWindows
+from sqlfront.cut.range_forms import over_ranges
 from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import OrderContext, Ordering, bind_orders, completed, direction
-from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.first_of_groups import FirstRows
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
@@ -65,18 +66,17 @@ class BlockBinder:
         """The definition of a block whose outer joins have one form.
 
         What is no sum over the join is computed row by row first, in a block below; else DuckDB computes the groups. A
-        refusal of what is below the block is final: the blocks there have tried these forms.
-        """
-        kept, core = self._blocks.state(), self._joined(shape)
+        refusal of what is below the block is final: the blocks there have tried these forms."""
+        blocks, kept, core = self._blocks, self._blocks.state(), self._joined(shape)
+        bind = lambda form: self._bound(form, self._joined(form), names, columns, in_order)  # noqa: E731
         try:
-            return self._bound(shape, core, names, columns, in_order)
+            return over_ranges(self._bound(shape, core, names, columns, in_order), shape, blocks, bind)
         except NotSupportedError as refused:
             error = refused
-        for other in () if natively else computed_forms(shape, self._blocks):
-            self._blocks.restore(kept)
+        for other in () if natively else computed_forms(shape, blocks):
+            blocks.restore(kept)
             try:
-                form = other()
-                return self._bound(form, self._joined(form), names, columns, in_order)
+                return bind(other())
             except NotSupportedError as refused:
                 error = refused
         raise error

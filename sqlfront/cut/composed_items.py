@@ -15,9 +15,9 @@ from typing import Literal
 
 from sqlglot import exp
 
+from sqlfront.cut.expressions.scalar_forms import MULTIPLY, is_cast
+from sqlfront.cut.expressions.value_types import decimal_parts, is_lossless
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import MULTIPLY, is_cast
-from sqlfront.cut.value_types import decimal_parts, is_lossless
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,

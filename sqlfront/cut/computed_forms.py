@@ -1,7 +1,8 @@
-"""Other forms of a block that has no native form: computed row by row, or group by group.
+"""Other forms of a block that has no native form: as a sum of joins, computed row by row, or group by group.
 
-Row by row: its conditions or its expressions are columns of a block below, which DuckDB computes for the changed rows
-of the join: O(change of the join). Group by group: its groups come from DuckDB: O(rows of the touched groups).
+A sum of joins: its condition is an OR of ranges. Row by row: its conditions or its expressions are columns of a block
+below, which DuckDB computes for the changed rows of the join: O(change of the join). Group by group: its groups come
+from DuckDB: O(rows of the touched groups).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlfront.cut.block_shape import Shape, with_numbers
 from sqlfront.cut.computed_conditions import has_computed_conditions, with_computed_conditions
 from sqlfront.cut.computed_groups import in_touched_groups
+from sqlfront.cut.signed_parts import signed_parts
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Column,
@@ -42,6 +44,7 @@ Form = Callable[[], Shape]
 def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
     """The forms of a block, the cheapest first. A form derives the blocks that it reads when it is called."""
     joins = any(isinstance(part, Join) for part in walk(shape.core))
+    yield from signed_parts(shape, blocks)
     if has_computed_conditions(shape.core):
         yield lambda: replace(shape, core=with_computed_conditions(shape.core, blocks))
     if shape.mode != "bag" and joins:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
-from sqlfront.cut.scalar_forms import with_names
+from sqlfront.cut.expressions.scalar_forms import with_names
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.expressions.scalar_forms import guarded, is_not_null
+from sqlfront.cut.expressions.value_types import ComparedTypes
 from sqlfront.cut.join_core import JoinCore, OuterChildError
 from sqlfront.cut.leaf_columns import Leaves
-from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.split_conditions import spelled, split_conditions
 from sqlfront.cut.term_orders import STRICT
-from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.scalars import (
     Scalar,
     cast,

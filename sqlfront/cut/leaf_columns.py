@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.expressions.scalar_forms import call, is_not_null
+from sqlfront.cut.expressions.value_types import ComparedTypes, never_null, strict_base
 from sqlfront.cut.join_core import AtomTable, JoinCore, OuterChildError
-from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
-from sqlfront.cut.value_types import ComparedTypes, never_null, strict_base
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -116,17 +116,16 @@ class Leaves:
         return tuple(self._atom(atom, _of(columns, atom.name), _of(sums, atom.name)) for atom in self._atoms.values())
 
     def compared(self, definition: Definition) -> Definition:
-        """The definition with the comparisons, and with sets of their variables that grow strictly with one column of
-        an atom. A variable of several atoms is in no set: the column of one atom says nothing of another atom's rows.
+        """The definition with the comparisons, and with sets of their variables that grow strictly with one
+        expression of an atom. A variable of several atoms is in no set: the expression of one atom says nothing of
+        another atom's rows.
         """
         compared = frozenset[str]().union(*(one.scheme for one in self.comparisons))
         found: dict[tuple[str, Scalar], list[str]] = {}
         for one in self._variables.values():
             if one.name in compared and len(one.members) + len(one.outer) == 1:
                 [(atom, value)] = one.members.items()
-                base = strict_base(value, self._types)
-                if base is not None:
-                    found.setdefault((atom, base), []).append(one.name)
+                found.setdefault((atom, strict_base(value, self._types)), []).append(one.name)
         co_sorted = tuple(frozenset(names) for names in found.values() if len(names) > 1)
         return replace(definition, comparisons=self.comparisons, co_sorted=co_sorted)
 

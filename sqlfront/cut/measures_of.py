@@ -10,15 +10,15 @@ from functools import reduce
 from typing import Any
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.expressions.over_simpler import over_simpler
+from sqlfront.cut.expressions.scalar_forms import ADD, SUBTRACT, call, equal, is_cast, is_not_null, row_values
+from sqlfront.cut.expressions.value_types import decimal_parts, is_exact_number
 from sqlfront.cut.factors import Measures, Multiply, are_alike, as_doubles, exactly, in_full, in_one_type
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import Extremum, KeptValues
 from sqlfront.cut.leaf_columns import Leaves, named
 from sqlfront.cut.over_ordered import LISTED, OverOrdered
-from sqlfront.cut.over_simpler import over_simpler
 from sqlfront.cut.products import ONE, Expander, Monomial, Part, Polynomial, is_floating, multiplied
-from sqlfront.cut.scalar_forms import ADD, SUBTRACT, call, equal, is_cast, is_not_null, row_values
-from sqlfront.cut.value_types import decimal_parts, is_exact_number
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,

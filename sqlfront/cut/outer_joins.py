@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.cut.expressions.scalar_forms import row_values
+from sqlfront.cut.expressions.value_types import usual_value
 from sqlfront.cut.join_core import JoinCore, OuterAtom, OuterChildError
-from sqlfront.cut.scalar_forms import row_values
 from sqlfront.cut.split_conditions import ORDERS
-from sqlfront.cut.value_types import usual_value
 from sqlfront.planner.algebra.join_sides import Pair, is_plain, met
 from sqlfront.planner.algebra.outer_children import full_of_keys, marks_of_keys
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sqlfront.cut.expressions.scalar_forms import call, evaluated, is_not_null
+from sqlfront.cut.expressions.value_types import INTEGER_BITS
 from sqlfront.cut.kept_values import Kept, KeptValues
 from sqlfront.cut.leaf_columns import named
-from sqlfront.cut.scalar_forms import call, evaluated, is_not_null
-from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.scalars import Constant, Scalar, cast, columns_of, conjunction, function_name
 from sqlfront.planner.algebra.terms import Aggregated, Sort
 from sqlfront.planner.model.query import Direction, RawColumn

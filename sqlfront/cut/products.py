@@ -20,8 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import (
+from sqlfront.cut.expressions.scalar_forms import (
     DIVIDE,
     MULTIPLY,
     NEGATE,
@@ -33,7 +32,8 @@ from sqlfront.cut.scalar_forms import (
     is_cast,
     is_not_null,
 )
-from sqlfront.cut.value_types import FLOATS, is_lossless
+from sqlfront.cut.expressions.value_types import FLOATS, is_lossless
+from sqlfront.cut.join_core import JoinCore
 from sqlfront.planner.algebra.scalars import TRUE, Call, Compare, Constant, Logic, Scalar, conjuncts
 
 Part = tuple[str, Scalar]

@@ -19,9 +19,9 @@ from sqlfront.binding.notes import Notes
 from sqlfront.binding.select_items import unique_names
 from sqlfront.cut.block_shape import PulledRows, Shape, with_numbers
 from sqlfront.cut.computed_groups import kept_rows, label_of
+from sqlfront.cut.expressions.scalar_forms import call, evaluated, guarded
 from sqlfront.cut.leaf_columns import Leaves, named
 from sqlfront.cut.measures_of import AVERAGES, COUNTS, SUMS, Aggregates
-from sqlfront.cut.scalar_forms import call, evaluated, guarded
 from sqlfront.cut.windows.counted_frames import NotPulledError, frame_of
 from sqlfront.planner.algebra.clock import BETWEEN
 from sqlfront.planner.algebra.first_of_groups import FirstRows, compared, first_rows

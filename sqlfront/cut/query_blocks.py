@@ -22,6 +22,7 @@ from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
 from sqlfront.cut.computed_groups import in_touched_groups
+from sqlfront.cut.expressions.value_types import ComparedTypes
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
 from sqlfront.cut.outer_joins import CHILDREN, COMPARED, FORMS, add_join_of_keys, add_outer_join, may_be_child
@@ -34,7 +35,6 @@ from sqlfront.cut.pulled_windows import (
 )
 from sqlfront.cut.semi_joins import add_semi_join, best_of, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
-from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.cut.windows.counted_frames import NotPulledError
 from sqlfront.planner.algebra.compared_partners import by_equal_values
 from sqlfront.planner.algebra.first_of_groups import first_rows

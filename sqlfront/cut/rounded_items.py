@@ -12,9 +12,9 @@ from math import isfinite
 from typing import Any
 
 from sqlfront.cut.composed_items import Obstacle
+from sqlfront.cut.expressions.scalar_forms import MULTIPLY, SUBTRACT, evaluated, is_cast
+from sqlfront.cut.expressions.value_types import FLOATS, INTEGER_BITS, is_lossless
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import MULTIPLY, SUBTRACT, evaluated, is_cast
-from sqlfront.cut.value_types import FLOATS, INTEGER_BITS, is_lossless
 from sqlfront.planner.algebra.scalars import (
     Call,
     Scalar,

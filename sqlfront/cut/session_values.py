@@ -10,7 +10,7 @@ from typing import Any
 from sqlfront.binding.function_catalog import PYTHON_FUNCTIONS
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.session_settings import Pairs, Settings, deviating, settled
-from sqlfront.cut.value_types import BoundNode, bound_nodes
+from sqlfront.cut.expressions.value_types import BoundNode, bound_nodes
 from sqlfront.planner.algebra.clock import is_temporal, reads_clock
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.scalars import (

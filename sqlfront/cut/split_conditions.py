@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.expressions.scalar_forms import call, equal, row_values
+from sqlfront.cut.expressions.separated_sides import separated
+from sqlfront.cut.expressions.value_types import ComparedTypes, is_lossless, never_null, usual_value
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import call, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, usual_value
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -138,16 +139,15 @@ class _Splitting:
         return pair, next(iter(self._core.atoms_of(pair.theirs)), name), kind
 
     def _parts(self, condition: Scalar) -> list[Scalar]:
-        """A BETWEEN over several tables as its comparisons, an equality of rows as those of their values; all else as
-        it is."""
+        """A BETWEEN over several tables as its comparisons, an equality of rows as those of their values, a difference
+        over two tables as a comparison of one with the other; all else as it is."""
         if len(self._core.atoms_of(condition)) < 2:
             return [condition]
         if isinstance(condition, Call) and condition.form == "{0} BETWEEN {1} AND {2}":
             value, low, high = condition.arguments
-            found: list[Scalar] = [Compare(">=", value, low), Compare("<=", value, high)]
-            for part in found:
-                self._notes.move(condition, part)
-            return found
+            return self._in_parts(condition, [Compare(">=", value, low), Compare("<=", value, high)])
+        if found := separated(condition, self._core.atoms_of, self._types):
+            return self._in_parts(condition, found)
         if isinstance(condition, Compare) and condition.operator == "IS NOT DISTINCT FROM":
             sides = (condition.left, condition.right)
             if any(never_null(side, self._core.is_declared) for side in sides):
@@ -158,6 +158,14 @@ class _Splitting:
             if left and right and len(left) == len(right):
                 return [part for a, b in zip(left, right) for part in self._equal_values(condition, a, b)]
         return [condition]
+
+    def _in_parts(self, condition: Scalar, parts: Iterable[Scalar]) -> list[Scalar]:
+        """The parts of the comparisons that a condition stands for, at its place."""
+        found = []
+        for part in parts:
+            self._notes.move(condition, part)
+            found += self._parts(part)
+        return found
 
     def _equal_values(self, condition: Scalar, left: Scalar, right: Scalar) -> list[Scalar]:
         """What it takes that two values are equal as those of rows are: there, NULL equals NULL."""

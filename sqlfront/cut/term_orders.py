@@ -10,11 +10,11 @@ from math import lcm
 from typing import Any
 
 from sqlfront.cut.composed_items import SUMMABLE, Composed, Composing, Obstacle
+from sqlfront.cut.expressions.scalar_forms import evaluated, is_cast
+from sqlfront.cut.expressions.value_types import is_lossless
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.rounded_items import read_rounded
-from sqlfront.cut.scalar_forms import evaluated, is_cast
-from sqlfront.cut.value_types import is_lossless
 from sqlfront.planner.algebra.scalars import Call, Constant, Scalar, columns_of
 from sqlfront.planner.algebra.terms import Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlfront.cut.composed_items import SUMMABLE, Obstacle
-from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts, is_lossless
+from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts, is_lossless
 from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, Term
 from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
 

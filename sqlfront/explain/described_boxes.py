@@ -132,6 +132,7 @@ def _indexes(view: DescribedView) -> Iterable[str]:
         by = ""
         if view.order is not None and view.order[0] == index:
             by = f", sorted by {view.order[1]}" + (" with sums of ranges" if view.sums else "")
+            by += f" with extremes of {view.extreme}" if view.extreme is not None else ""
         yield f"index on {', '.join(index) or 'all rows'}{by}"
 
 

@@ -16,7 +16,7 @@ from sqlfront.explain.kept_orders import kept_orders, order_lines, order_names
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.maintenance.output.computed_nodes import describe_planned
 from sqlfront.maintenance.output.described_node import describe_unbuilt
-from sqlfront.maintenance.tree.description import DescribedTree, Description
+from sqlfront.maintenance.tree.description import DescribedTree, Description, walk
 from sqlfront.maintenance.view.prediction import predicted_mean
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
@@ -121,6 +121,7 @@ class Explanation:
         for rewrite in self.rewrites:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
         rows += [("settings", f"{name} = {literal(value)}") for name, value in data["settings"].items()]
+        rows += [("range", line) for line in self._ranges()]
         rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("waiting", f"{self.waiting:,} changed rows, until the view is read")] if self.waiting else []
@@ -171,6 +172,11 @@ class Explanation:
             yield from (("node", node_line(node, last=node is own)) for node in (*blocks, own))
         if len(path := self.plan.deciding_path) > 1:
             yield "path", spell_path(path)
+
+    def _ranges(self) -> Iterator[str]:
+        """How changes find rows that are compared, in the view's own tree and in those of its blocks."""
+        trees = (node.tree for node in reversed(self.nodes))
+        return (line for tree in trees if tree is not None for view in walk(tree.root) for line in view.met)
 
     # Steps ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ the member's group row and, if the index is not ordered, the next member but one
 an index) ends its rows with a tail: one word with the list's head and the group's size.
 At most one index is **ordered**: its lists are sorted (see ordered_group), its rows have a word more, at TAIL, and so
 have its groups, for the tree's root. With **subtree sums** (SUMS values of one limb more than the row's, see
-subtree_sums) they follow TAIL.
+subtree_sums) they follow TAIL. With **subtree extremes** a row has one more word, before TAIL: the row below it, or
+itself, that is last in a second order (32 bits, plus one).
 In a **ranked** table (see rank) index 0 is ordered, by RANKS words that follow TAIL instead of by key words,
 and a word of state follows these; a row is in its list only while it is PLACED.
 A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
@@ -33,14 +34,14 @@ INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
 OWNER, OWNER_INDEX = 20, 21
 ORDER = 22
 RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
-SUMS = 27
-HEADER_WORDS = 28
+SUMS, EXTREME = 27, 28
+HEADER_WORDS = 29
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
 
 # The list at ORDER (0: no index is ordered): the index x (-1 - x while it is left unsorted, see sorted_groups), the
-# number of places, and (place, kind, operand) for each.
+# number of places, and (place, kind, operand) for each. That at EXTREME (0: rows know no extremes) is such a list.
 ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,

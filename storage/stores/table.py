@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from sqlfront.storage.kernels.programs import rank as ranking
 from sqlfront.storage.kernels.tables import hash_table as kernels
 from sqlfront.storage.kernels.tables import ordered_group as ordering
 from sqlfront.storage.kernels.tables import sorted_groups, upkeep
+from sqlfront.storage.stores.checked_order import check_order
 
 SideBySide = Callable[[Callable[[int, int], Any]], Any]
 """Calls what it is given with the number of a part and the number of parts, for each part."""
@@ -34,7 +34,8 @@ class Table:
     `readers` are the walks that hold row numbers.
     `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
     With `ranked` the index is number 0, and the words compared are as many that each row has besides its key. With
-    `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up.
+    `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up. Of
+    `extreme` key words, given likewise, they keep which row below them comes last.
     """
 
     def __init__(
@@ -50,12 +51,13 @@ class Table:
         order: tuple[int, Sequence[tuple[int, int, int]]] | None = None,
         ranked: bool = False,
         ranges: bool = False,
+        extreme: Sequence[tuple[int, int, int]] = (),
     ) -> None:
         self.name = name
         self.indexes = tuple(indexes)
         if order is not None:
             extra = len(order[1]) + 1 if ranked else values * (limbs + 1) if ranges else 0
-        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
+        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra, int(bool(extreme)))
         self.header = words_at(self.address, at.HEADER_WORDS)  # It never moves.
         self.header[at.RANKS] = extra - 1 if ranked else 0
         self.header[at.SUMS] = values if order is not None and ranges else 0
@@ -68,10 +70,15 @@ class Table:
             self.groups.append(self._group(number, places, width, ordered))
         self._refer(tuple(references))
         if order is not None:
-            number, compared = order
-            words = np.array([number, len(compared), *(word for place in compared for word in place)], np.int64)
-            self.header[at.ORDER] = upkeep.calloc_words(len(words))
-            words_at(self.header[at.ORDER], len(words))[:] = words
+            self._compare(at.ORDER, *order)
+        if extreme:
+            self._compare(at.EXTREME, 0, extreme)
+
+    def _compare(self, word: int, number: int, compared: Sequence[tuple[int, int, int]]) -> None:
+        """Have a word of the header tell by which key words rows are compared."""
+        words = np.array([number, len(compared), *(one for place in compared for one in place)], np.int64)
+        self.header[word] = upkeep.calloc_words(len(words))
+        words_at(self.header[word], len(words))[:] = words
 
     def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
         if len(places) > 32:
@@ -397,48 +404,11 @@ class Table:
             if not self.header[at.ORDER] or int(words_at(self.header[at.ORDER], 1)[0]) != x:
                 assert skip == [*members, -1, -1][2:], "a link to the next member but one is wrong"
             else:
-                self._check_order(members, link, group._row(group_row)[int(group.header[at.TAIL]) + 1])
+                root = group._row(group_row)[int(group.header[at.TAIL]) + 1]
+                check_order(self.address, self.header, self._row, members, link, int(root) & 0xFFFFFFFF)
             for v in range(group.values):
                 total = sum(self._value(self._row(row), v) for row in members)
                 assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
-
-    def _check_order(self, members: list[int], link: int, root: np.int64) -> None:
-        """The list is sorted; the tree lists the same rows in the same order, is a heap, and its links agree."""
-        order, first = int(self.header[at.ORDER]), ordering.compared_at(self.address)
-        words = [self._row(row).ctypes.data + first for row in members]
-        for one, other in itertools.pairwise(words):
-            assert ordering.compare_rows(order, one, other) <= 0, "a list is not sorted"
-        sides, listed = int(self.header[at.TAIL]), []
-        waiting: list[tuple[int, int, bool]] = [(int(root) & 0xFFFFFFFF, 0, False)]
-        while waiting:
-            node, parent, visited = waiting.pop()
-            if node == 0:
-                continue
-            if visited:
-                listed.append(node - 1)
-                continue
-            row = self._row(node - 1)
-            assert int(row[link + 1] >> 32) & 0xFFFFFFFF == parent, "a tree's parent link is wrong"
-            if parent:
-                above = self._row(parent - 1).ctypes.data
-                heap = ordering.priority(above, self.keys) >= ordering.priority(row.ctypes.data, self.keys)
-                assert heap, "a tree is no heap"
-            left, right = int(row[sides] & 0xFFFFFFFF), int(row[sides] >> 32) & 0xFFFFFFFF
-            self._check_sums(row, [self._row(child - 1) for child in (left, right) if child])
-            waiting += [(right, node, False), (node, parent, True), (left, node, False)]
-        assert listed == members, "a tree and its list disagree"
-
-    def _check_sums(self, row: np.ndarray, children: list[np.ndarray]) -> None:
-        """A row's subtree sums are its values and its children's sums."""
-        limbs, first = self.limbs + 1, int(self.header[at.TAIL]) + 1
-
-        def below(words: np.ndarray, v: int) -> int:
-            found = words[first + v * limbs : first + (v + 1) * limbs]
-            return int.from_bytes(found.tobytes(), "little", signed=True)
-
-        for v in range(int(self.header[at.SUMS])):
-            total = self._value(row, v) + sum(below(child, v) for child in children)
-            assert below(row, v) == total, "a subtree's sum is wrong"
 
 
 def words_at(address: int, count: int) -> np.ndarray:

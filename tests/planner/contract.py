@@ -9,7 +9,7 @@ from sqlfront.planner.model.plan import Node, Plan, RowsIn, needed
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules import range_sums
 from sqlfront.planner.rules.materialize import STRATEGY, rest, shown_variables
-from sqlfront.planner.search.ranges import is_range
+from sqlfront.planner.search.ranges import is_box
 
 
 def check_plan(plan: Plan, definition: Definition) -> None:
@@ -28,8 +28,8 @@ def check_plan(plan: Plan, definition: Definition) -> None:
             _check_inner(node, guarded=not in_bags)
             if plan.strategy == range_sums.STRATEGY and node.comparisons:
                 _require(
-                    is_range(node.comparisons, definition),
-                    "a node compares one order, with one bound on either side",
+                    is_box(node.comparisons, definition),
+                    "a node compares one order, with one bound on either side, and one more variable at most",
                     node,
                 )
     tests = [test for node in plan.root.walk() for test in node.comparisons]

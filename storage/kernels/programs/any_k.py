@@ -22,10 +22,11 @@ from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, USED, WIDTH
 from sqlfront.storage.kernels.memory import calloc, free, load, load32, realloc, store
 from sqlfront.storage.kernels.programs.rank import add_key, same_words
+from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_places
 from sqlfront.storage.kernels.tables.ordered_group import compare_rows
-from sqlfront.storage.kernels.tables.range_scan import first_passing, within
+from sqlfront.storage.kernels.tables.range_scan import first_passing
 
 # Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, how many
 # answers of each of the root's groups there are at most (0: all), an offset for each node, and there [table, children,

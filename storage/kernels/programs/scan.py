@@ -11,10 +11,11 @@ from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, LINKS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, prefetch, product_overflows, store
 from sqlfront.storage.kernels.tables.delta import prefetch_row
+from sqlfront.storage.kernels.tables.extreme_search import passing_from, within
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.limbs import multiply, sign_of
-from sqlfront.storage.kernels.tables.range_scan import first_passing, within
+from sqlfront.storage.kernels.tables.range_scan import first_passing
 from sqlfront.storage.kernels.tables.waves import (
     ENTRY,
     HOPS,
@@ -36,9 +37,9 @@ BLOCK, UPPER_BLOCK = 4096, 256
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
 _GUESS, LOOKED_UP, JUMPS, _TESTS, _MISSING, _FIRST = range(10, 16)
-# The tests of a RANGE_LEVEL: the places of that of the lower bound and of the upper one (0: none), their number, and
-# where each begins; a test is the level of its left side, then as a RANGE step's.
-_LOWER, _UPPER, _NUMBER, _FIRST_TEST = range(4)
+# The tests of a RANGE_LEVEL: the places of that of the lower bound, of the upper one, and of that beside them (0:
+# none), their number, and where each begins; a test is the level of its left side, then as a RANGE step's.
+_LOWER, _UPPER, _BESIDE, _NUMBER, _FIRST_TEST = range(5)
 # Before their groups are listed, the entries of a wave are look-ups: which row was found, by which hash.
 _ROW, _HASH = MEMBER, OUT
 
@@ -229,6 +230,7 @@ def range_level(level, before, depth, capacity, scratch, key):
     tests = load(level, _TESTS)
     lower = load(tests, _LOWER) * 8
     upper = load(tests, _UPPER) * 8
+    beside = load(tests, _BESIDE) * 8
     after = 2 * (load(table, LINKS) + 2 * load(level, _INDEX))
     rows = load(before, _COUNT)
     made = 0
@@ -244,6 +246,9 @@ def range_level(level, before, depth, capacity, scratch, key):
                 if lower != 0:
                     row = load(source, load(tests + lower, 0))
                     member = first_passing(table, scratch, load32(tail, 2), tests + lower + 8, row)
+            if beside != 0:
+                row = load(source, load(tests + beside, 0))
+                member = passing_from(table, load(level, _INDEX), scratch, member, tests + beside + 8, row)
         while member != 0 and made < capacity:
             address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
             steps += 1
@@ -254,6 +259,9 @@ def range_level(level, before, depth, capacity, scratch, key):
                     extend(block + made * (depth + 1) * 8, source, depth, address)
                     made += 1
                 member = load32(address, after)
+                if beside != 0:
+                    row = load(source, load(tests + beside, 0))
+                    member = passing_from(table, load(level, _INDEX), scratch, member, tests + beside + 8, row)
         if member == 0:
             position += 1
     store(level, _POSITION, position)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import LINKS, ORDER, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
+from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.ordered_group import compare_rows
-from sqlfront.storage.kernels.tables.range_scan import first_passing, within
+from sqlfront.storage.kernels.tables.range_scan import first_passing
 
 
 @kernel("int64(int64,int64)")

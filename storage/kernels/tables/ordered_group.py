@@ -5,12 +5,17 @@ depth is O(log group) in expectation whatever the order of insertions and deleti
 parent beside the group's row in the second link word of the index, left and right in the word at the table's TAIL,
 the root in the group's tail; each is a row number plus one, 0 for none. Neighbours in the list are neighbours in the
 order, so the least member is the list's head. Where rows have subtree sums (subtree_sums), rotations keep them.
+
+Where rows have *subtree extremes*, each knows which row below it, or itself, is last in a second order. A subtree none
+of whose rows passes a bound in that order is then left out of a search (a priority search tree, McCreight 1985, as an
+augmented search tree). A rotation finds the extremes of two rows anew, a removal those of all rows above.
 """
 
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    EXTREME,
     INDEX_ENTRY,
     INDEX_LIST,
     KEYS,
@@ -130,6 +135,41 @@ def hang(table, node, above, former, place, sides, group_tail):
         store32(rows + (node - 1) * width, place + 3, above)
 
 
+@kernel("int64(int64,int64)")
+def extreme_below(table, address):
+    """The address of the row that is last in the second order of those at and below the row at an address."""
+    row = load32(address, 2 * load(table, TAIL) - 2) - 1
+    return load(table, ROWS) + row * load(table, WIDTH) * 8
+
+
+@kernel("void(int64,int64)")
+def find_extreme(table, address):
+    """Find a row's subtree extreme anew; its children know theirs."""
+    order = load(table, EXTREME)
+    tail = 2 * load(table, TAIL)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    last = address
+    for side in range(2):
+        child = load32(address, tail + side)
+        if child != 0:
+            other = extreme_below(table, rows + (child - 1) * width)
+            last = other if compare_rows(order, other, last) > 0 else last
+    store32(address, tail - 2, (last - rows) // width + 1)
+
+
+@kernel("int64(int64,int64,int64)")
+def find_extremes_above(table, node, above):
+    """Find the subtree extremes of a row, by its number plus one, and of all rows above it anew. Returns the steps."""
+    steps = 0
+    while node != 0:
+        address = load(table, ROWS) + (node - 1) * load(table, WIDTH) * 8
+        find_extreme(table, address)
+        node = load32(address, above)
+        steps += 1
+    return steps
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def rise(table, row, place, sides, group_tail):
     """Rotate a new leaf up to where no ancestor has less priority; returns the rotations, two or fewer expected."""
@@ -157,6 +197,9 @@ def rise(table, row, place, sides, group_tail):
         store32(above, place + 3, row + 1)
         if summed:
             rotate_sums(table, above, address, 0 if inner == 0 else rows + (inner - 1) * width)
+        if load(table, EXTREME) != 0:
+            find_extreme(table, above)
+            find_extreme(table, address)
         steps += 1
     return steps
 
@@ -172,8 +215,11 @@ def insert_ordered(table, scratch, row, group_tail):
     address = rows + row * width
     compared = compared_at(table)
     summed = load(table, SUMS) > 0
+    extreme = load(table, EXTREME)
     if summed:
         add_own(table, address + 4 * sides + 8, address, 0)
+    if extreme != 0:
+        store32(address, sides - 2, row + 1)
     node = load32(group_tail, 2)
     parent = 0
     side = 0
@@ -184,6 +230,8 @@ def insert_ordered(table, scratch, row, group_tail):
         side = 0 if compare_rows(order, address + compared, above + compared) < 0 else 1
         if summed:
             add_own(table, above + 4 * sides + 8, address, 0)
+        if extreme != 0 and compare_rows(extreme, address, extreme_below(table, above)) > 0:
+            store32(above, sides - 2, row + 1)
         node = load32(above, sides + side)
         steps += 1
     store32(address, place + 3, parent)
@@ -208,8 +256,8 @@ def insert_ordered(table, scratch, row, group_tail):
 def remove_ordered(table, row, group_tail):
     """Take a row out of its group's tree (not its list): its two subtrees become one. Returns the steps.
 
-    O(log group), two expected. It compares no values: their strings may be gone. Those of its sums are zero, as its
-    count is.
+    O(log group), two expected, more where the rows above it find their extremes anew. It does not compare the row's
+    values: their strings may be gone. Those of its sums are zero, as its count is.
     """
     rows = load(table, ROWS)
     width = load(table, WIDTH) * 8
@@ -238,7 +286,10 @@ def remove_ordered(table, row, group_tail):
             rotate_sums(table, address, lifted, 0 if inner == 0 else rows + (inner - 1) * width)
         steps += 1
     rest = left if left != 0 else right
-    hang(table, rest, load32(address, place + 3), row + 1, place, sides, group_tail)
+    above = load32(address, place + 3)
+    hang(table, rest, above, row + 1, place, sides, group_tail)
+    if load(table, EXTREME) != 0:
+        steps += find_extremes_above(table, above, place + 3)
     return steps
 
 
@@ -265,6 +316,8 @@ def renumber_tree(table, x, renumbered, moved):
             node = load32(address, word)
             if node != 0:
                 store32(address, word, load32(renumbered, node - 1) + 1)
+        if load(table, EXTREME) != 0:
+            store32(address, sides - 2, load32(renumbered, load32(address, sides - 2) - 1) + 1)
         if load32(address, place + 3) == 0:
             group_row = load(group, ROWS) + load32(address, place + 2) * load(group, WIDTH) * 8
             store32(group_row, 2 * load(group, TAIL) + 2, row + 1)

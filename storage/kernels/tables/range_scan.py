@@ -12,22 +12,15 @@ from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import CHUNK, LIMBS, LINKS, MATCHES, ROWS, STEPS, SUMS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.delta import buffer, gather_keys, reserve_scratch
+from sqlfront.storage.kernels.tables.extreme_search import passing_from, within
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows
 from sqlfront.storage.kernels.tables.subtree_sums import add_below
 
 # Where RANGE goes on when it is called again; the buffer in which RANGE_SUM makes its sums.
 _POSITION, _MEMBER = 4, 5
 _SUMS = 4
-_GROUP, _INDEX, _LOWER, _UPPER, _COUNT = 6, 7, 8, 9, 10
-
-
-@kernel("boolean(int64,int64,int64)")
-def within(test, row, member):
-    """Whether a delta row and a member pass a test, which says where in each to look, and by what order."""
-    outcome = compare_rows(test + 3 * 8, row + load(test, 1) * 8, member + load(test, 2) * 8)
-    return (load(test, 0) >> (outcome + 1)) & 1 != 0
+_GROUP, _INDEX, _LOWER, _UPPER, _BESIDE, _COUNT = 6, 7, 8, 9, 10, 11
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")
@@ -62,16 +55,18 @@ def first_member(at, scratch, row, h):
 @kernel("int64(int64,int64,int64,int64,int64)")
 def step_range(at, scratch, delta, width, rows):
     """[RANGE, length, table, emit place, next delta row, next member, group, index, place of the lower bound's test,
-    of the upper bound's (0: none), n, places of the key..., tests: passing outcomes, place in the delta, place in the
-    table, an order list...].
+    of the upper bound's, of that beside them (0: none), n, places of the key..., tests: passing outcomes, place in the
+    delta, place in the table, an order list...].
 
     Match each delta row with the members of its group within the bounds, at most CHUNK a call; words 4 and 5 say where
-    to go on (next delta row = -1: done). O(log group) expected and the members within, for each row.
+    to go on (next delta row = -1: done). O(log group) expected and the members within, for each row. The test beside
+    is one of the table's second order: then each member that passes it takes O(log group), and no others are met.
     """
     table = load(at, 2)
     reserve_scratch(scratch, 0, CHUNK)
     matches = load(scratch, MATCHES)
     upper = at + load(at, _UPPER) * 8
+    beside = at + load(at, _BESIDE) * 8
     count = load(at, _COUNT)
     after = 2 * (load(table, LINKS) + 2 * load(at, _INDEX))
     position = load(at, _POSITION)
@@ -83,6 +78,8 @@ def step_range(at, scratch, delta, width, rows):
         if member == 0:
             h = hash_words(gather_keys(at, _COUNT, row, scratch), count)
             member = first_member(at, scratch, row, h)
+            if beside != at:
+                member = passing_from(table, load(at, _INDEX), scratch, member, beside, row)
             steps += 1
         while member != 0 and found < CHUNK:
             address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
@@ -94,6 +91,8 @@ def step_range(at, scratch, delta, width, rows):
                 store(matches, 2 * found + 1, address)
                 found += 1
                 member = load32(address, after)
+                if beside != at:
+                    member = passing_from(table, load(at, _INDEX), scratch, member, beside, row)
         if member == 0:
             position += 1
     store(at, _POSITION, -1 if position >= rows else position)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    EXTREME,
     INDEX_ENTRY,
     INDEX_LIST,
     KEYS,
@@ -34,7 +35,7 @@ from sqlfront.storage.kernels.layout import (
 )
 from sqlfront.storage.kernels.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
 from sqlfront.storage.kernels.tables.limbs import sign_of
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows, priority
+from sqlfront.storage.kernels.tables.ordered_group import compare_rows, find_extreme, priority
 from sqlfront.storage.kernels.tables.subtree_sums import add_below, add_own
 
 _AHEAD = 12
@@ -133,8 +134,12 @@ def sort_pairs(order, pairs, count, spare):
 
 
 @kernel("void(int64,int64,int64)")
-def sum_subtree(table, address, sides):
-    """Compute the subtree sums of a row, whose children know theirs."""
+def augment(table, address, sides):
+    """Compute the subtree sums and extremes of a row, whose children know theirs."""
+    if load(table, EXTREME) != 0:
+        find_extreme(table, address)
+    if load(table, SUMS) == 0:
+        return
     rows = load(table, ROWS)
     width = load(table, WIDTH) * 8
     into = address + (load(table, TAIL) + 1) * 8
@@ -154,7 +159,7 @@ def grow_tree(table, pairs, count, stack, place, tail):
     width = load(table, WIDTH) * 8
     keys = load(table, KEYS)
     sides = 2 * load(table, TAIL)
-    summed = load(table, SUMS) > 0
+    augmented = load(table, SUMS) > 0 or load(table, EXTREME) != 0
     depth = 0
     before = 0
     for i in range(count):
@@ -169,8 +174,8 @@ def grow_tree(table, pairs, count, stack, place, tail):
         while depth > 0 and load(stack, 2 * depth - 1) < own:
             depth -= 1
             below = load(stack, 2 * depth)
-            if summed:
-                sum_subtree(table, rows + (below - 1) * width, sides)
+            if augmented:
+                augment(table, rows + (below - 1) * width, sides)
         above = load(stack, 2 * depth - 2) if depth > 0 else 0
         store32(address, place, 0)
         store32(address, place + 1, before)
@@ -191,9 +196,9 @@ def grow_tree(table, pairs, count, stack, place, tail):
     first = load(pairs, 1)
     store32(tail, 0, (first - rows) // width + 1)
     store32(first, place + 1, before)
-    while summed and depth > 0:
+    while augmented and depth > 0:
         depth -= 1
-        sum_subtree(table, rows + (load(stack, 2 * depth) - 1) * width, sides)
+        augment(table, rows + (load(stack, 2 * depth) - 1) * width, sides)
 
 
 @kernel("void(int64,int64,int64)")

@@ -8,6 +8,7 @@ from sqlfront.storage.kernels.layout import (
     DIRTY,
     DIRTY_CAPACITY,
     DIRTY_USED,
+    EXTREME,
     FREE,
     INDEX_ENTRY,
     INDEX_LIST,
@@ -53,6 +54,7 @@ def destroy(table):
     free(load(table, INDEX_LIST))
     free(load(table, REFERENCE_LIST))
     free(load(table, ORDER))
+    free(load(table, EXTREME))
     free(load(table, TOUCHED))
     free(table)
 

@@ -123,3 +123,17 @@ def test_the_classes_of_the_reference(text: str, pairs: list[tuple[str, str]], f
     assert isinstance(found, Plan)
     assert found.strategy.startswith("dynamic Yannakakis" if free_connex else "bags of what is compared")
     assert (str(found.cost.space) == "O(N)") == free_connex
+
+
+@pytest.mark.parametrize(
+    ("pairs", "has_tree"),
+    [("a<d b>e", True), ("a<d a>e b<f", True), ("a<d b>e c<f", False), ("a<d a>e b<f b>g", False)],
+)
+def test_a_box_is_a_range_and_one_comparison_more(pairs: str, has_tree: bool) -> None:
+    """Of two tables: `a<d` compares a column of the first with one of the second."""
+    definition = parse_definition("R(k,a,b,c), S(k,d,e,f,g) -> k [group]")
+    comparisons = tuple(Comparison(one[0], "<" if one[1] == "<" else ">", one[2]) for one in pairs.split())
+    found = plan_range_sums(replace(definition, comparisons=comparisons), {})
+    assert (found is not None) == has_tree
+    if found is not None:
+        check_plan(found, replace(definition, comparisons=comparisons))

@@ -173,7 +173,7 @@ def test_explain_tells_how_rows_without_partners_are_kept(con: sqlfront.Connecti
         f"{LEFT} AND l.x < r.y": "looks its partners up by the compared values of its left side",
         "SELECT k FROM l ANTI JOIN r USING (k)": "an anti join is an absent child",
         "SELECT k FROM l EXCEPT SELECT k FROM r": "those stay that the second has not",
-        "SELECT l.k FROM l, r WHERE l.x + r.y > 3": "is computed for the changed rows of their join",
+        "SELECT l.k FROM l, r WHERE l.x * r.y > 3": "is computed for the changed rows of their join",
     }
     for query, words in told.items():
         assert words in con.explain(query).to_dict()["reason"]

@@ -29,10 +29,11 @@ Key = tuple[int, int, int]
 class RangedTable(RuleBasedStateMachine):
     """Keys (group, number, id), each group sorted by number, with ties; a count and a value that may be large."""
 
-    @initialize(limbs=st.integers(1, 2))
-    def start(self, limbs: int) -> None:
+    @initialize(limbs=st.integers(1, 2), extreme=st.sampled_from([None, 0, at.ORDER_DESCENDING]))
+    def start(self, limbs: int, extreme: int | None) -> None:
         self.machine = Machine()
-        self.table = ranged_table(limbs)
+        self.extreme = extreme
+        self.table = ranged_table(limbs, [] if extreme is None else [(2, at.ORDER_WORD | extreme, 0)])
         self.counts: Counter[Key] = Counter()
         self.values: Counter[Key] = Counter()
         self.scale = 1
@@ -59,7 +60,7 @@ class RangedTable(RuleBasedStateMachine):
     def undo(self) -> None:
         """A batch of which one value may not fit, and its inverse: everything is as it was."""
         rows = [(0, number, number % 3, 1, LARGE) for number in range(-9, 10)]
-        add(self.machine, self.table, rows)
+        add(self.machine, self.table, rows, self.scale)
         self.write([(*key, -count, -value) for *key, count, value in rows], undo=True)
 
     @rule(index=st.sampled_from([-1, 0, 1]))
@@ -77,6 +78,7 @@ class RangedTable(RuleBasedStateMachine):
             self.table.widen(self.table.limbs + 1)
             self.table.rescale(1, 64)
             self.scale = 2**64
+            self.values = Counter({key: value << 64 for key, value in self.values.items()})
 
     @rule(low=st.integers(-10, 10), high=st.integers(-10, 10), group=st.integers(0, 2))
     def sum_between(self, low: int, high: int, group: int) -> None:
@@ -91,6 +93,14 @@ class RangedTable(RuleBasedStateMachine):
             expected = sum(self.counts[key] for key in inside), sum(self.values[key] for key in inside)
             found = range_sums(self.machine, self.table, [(group, low, high)], lower, upper)
             assert found == ({(group, low, high): expected} if inside else {})
+
+    @rule(low=st.integers(-10, 10), high=st.integers(-10, 10), bound=st.integers(-1, 3), group=st.integers(0, 2))
+    def list_box(self, low: int, high: int, bound: int, group: int) -> None:
+        """The rows between two numbers whose ids pass a bound: not less than it, or not greater where they descend."""
+        if self.extreme is not None:
+            met = (lambda own: own >= bound) if self.extreme == 0 else (lambda own: own <= bound)
+            inside = {key for key in self.counts if key[0] == group and low <= key[1] <= high and met(key[2])}
+            assert listed_box(self.machine, self.table, (group, low, high, bound), self.extreme == 0) == inside
 
     @rule(group=st.integers(0, 2))
     def find_positions(self, group: int) -> None:
@@ -203,9 +213,27 @@ def steps_of(size: int, way: str) -> list[float]:
     return found
 
 
-def ranged_table(limbs: int) -> Table:
+def ranged_table(limbs: int, extreme: list[tuple[int, int, int]] | None = None) -> Table:
     order = (0, [(1, at.ORDER_WORD, 0)])
-    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=order, ranges=True)
+    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=order, ranges=True, extreme=extreme or [])
+
+
+def listed_box(machine: Machine, table: Table, asked: tuple[int, int, int, int], greatest: bool) -> set[Key]:
+    """The keys of the rows of a group between two numbers, with an id that is not less, or greater, than a bound."""
+    delta = Shape(("g", "low", "high", "bound"), (1, 1, 1, 1), (COUNT,), 1)
+    own = Shape(("g", "number", "id"), (1, 1, 1), (COUNT, VALUE), table.limbs)
+    out = Shape(own.variables, own.widths, (COUNT,), table.limbs)
+    tests = [WordTest(PASSING["<="], 1, 1, PLACES), WordTest(PASSING[">="], 2, 1, PLACES)]
+    beside = WordTest(PASSING["<=" if greatest else ">="], 3, 2, PLACES)
+    found = Table(3, 1, table.limbs)
+    assembler = Assembler()
+    assembler.lift(5, 1, -1, [], [0, 1, 2, 3], [])
+    assembler.path(0)
+    assembler.range(table, 0, [0], tests, Join(delta, frozenset(), own, out), beside)
+    assembler.upsert(found)
+    assembler.path_end()
+    machine.run(assembler.program(), np.array([(*asked, 1)], np.int64), 1)
+    return {(key[0], key[1], key[2]) for key in found.rows()}
 
 
 def add(machine: Machine, table: Table, rows: list[tuple[int, int, int, int, int]], scale: int = 1) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sqlfront.cut.expressions.scalar_forms import evaluated
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, columns_of, is_never_null
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql.keywords import quoted
@@ -81,6 +82,10 @@ class ComparedTypes:
             self._known[left, right] = casts[0] if casts else None
         return self._known[left, right]
 
+    def evaluated(self, value: Scalar) -> object:
+        """The value of an expression without columns."""
+        return evaluated(self._con, value)
+
     def has_no_months(self, interval: Scalar) -> bool:
         """Whether a constant INTERVAL has days and parts of days alone; false of NULL."""
         text = (
@@ -122,28 +127,37 @@ def is_lossless(source: str, target: str) -> bool:
     return (source, target) == ("FLOAT", "DOUBLE") or (source == "DATE" and target in _TIMESTAMPS)
 
 
-def strict_base(value: Scalar, types: ComparedTypes) -> Ref | None:
-    """The column with which a value grows strictly: of two rows the same one has the greater value in both. None if
-    none is known. `types` knows constant INTERVALs.
+def strict_base(value: Scalar, types: ComparedTypes) -> Scalar:
+    """The expression with which a value grows strictly: of two rows the same one has the greater value in both. The
+    value itself, if no other is known. `types` knows constant INTERVALs.
 
     Rounded sums, casts that lose digits and months are left out: they are equal in rows in which others differ.
     """
     match value:
-        case Ref():
-            return value
         case Call(form="{0} + {1}" | "{0} - {1}", arguments=(one, other)) if not columns_of(other):
-            return strict_base(one, types) if _is_exact(value, one, other, types) else None
+            return strict_base(one, types) if _is_exact(value, one, other, types) else value
         case Call(form="{0} + {1}", arguments=(one, other)) if not columns_of(one):
-            return strict_base(other, types) if _is_exact(value, other, one, types) else None
+            return strict_base(other, types) if _is_exact(value, other, one, types) else value
+        case Call(form="{0} - {1}", arguments=(one, other)) if not columns_of(one) and is_exact_number(value.type):
+            return _falling(other, types) if is_exact_number(other.type) else value
+        case Call(form="-{0}", arguments=(one,)) if is_exact_number(value.type):
+            return _falling(one, types)
         case Call(form=form, arguments=(one,), type=kind) if form == f"CAST({{0}} AS {kind})":
-            return strict_base(one, types) if _keeps_order(one.type, kind) else None
-    return None
+            return strict_base(one, types) if _keeps_order(one.type, kind) else value
+    return value
+
+
+def _falling(value: Scalar, types: ComparedTypes) -> Scalar:
+    """What grows strictly where a value falls."""
+    base = strict_base(value, types)
+    return Call("-{0}", (base,), base.type)
 
 
 def _is_exact(value: Scalar, one: Scalar, constant: Scalar, types: ComparedTypes) -> bool:
     """Whether a sum with a constant, or the difference, is rounded nowhere. A sum that overflows is an error."""
     if is_exact_number(value.type):
-        return is_exact_number(one.type) and is_exact_number(constant.type)
+        are_dates = one.type == constant.type == "DATE"
+        return are_dates or (is_exact_number(one.type) and is_exact_number(constant.type))
     if one.type == "DATE" and constant.type in INTEGER_BITS:
         return value.type == "DATE"
     return one.type in ("DATE", "TIMESTAMP") and constant.type == "INTERVAL" and types.has_no_months(constant)

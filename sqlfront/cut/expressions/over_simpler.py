@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sqlfront.cut.scalar_forms import call, is_not_null
-from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts
+from sqlfront.cut.expressions.scalar_forms import call, is_not_null
+from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts
 from sqlfront.planner.algebra.scalars import Compare, Constant, Not, Scalar, cast, conjunction, function_name
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.storage.codecs.order import is_orderable

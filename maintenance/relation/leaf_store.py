@@ -1,0 +1,107 @@
+"""The rows of a base table that leaves of view trees read, and the items that its programs compute for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlfront.maintenance.program.shapes import COUNT, Shape
+from sqlfront.maintenance.relation.guards import Guard
+from sqlfront.planner.model.query import Atom, LeafColumn
+from sqlfront.storage.codecs.casting import Settings
+from sqlfront.storage.codecs.codec import Codec
+from sqlfront.storage.codecs.order import Places, order_places
+from sqlfront.storage.kernels.layout import ORDER_DESCENDING
+from sqlfront.storage.stores.table import Table
+
+
+@dataclass
+class Input:
+    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", with `conditions`."""
+
+    kind: str
+    expression: str
+    type: str
+    source: str | None
+    settings: Settings = ()
+    place: int = 0
+    words: int = 1
+    codec: Codec | None = None
+    limbs: int = 1
+    shift: int = 0
+    conditions: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+
+class StoreOrder(NamedTuple):
+    """How the groups of the index over these expressions are sorted: by further expressions, each with the flags that
+    kernels/layout.py adds to a word's kind."""
+
+    grouping: tuple[str, ...]
+    by: tuple[tuple[str, int], ...]
+
+
+@dataclass
+class LeafStore:
+    """The rows of one (table, predicate, columns, settings), shared by all atoms that read just that.
+
+    `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
+    by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
+    A `stateless` one keeps none: its only atom is joined with no other. A row counts as often as `copies` says.
+    `order` says how the groups of an index are sorted; `ranges`: with sums over ranges; `extreme`: of which expression
+    they know extremes, and whether these are the greatest.
+    """
+
+    key: tuple[Any, ...]
+    variables: tuple[LeafColumn, ...]
+    factors: tuple[LeafColumn, ...]
+    conditions: tuple[str, ...]
+    required: tuple[str, ...]
+    table: Table
+    widths: tuple[int, ...]
+    settings: Settings = ()
+    copies: LeafColumn | None = None
+    limbs: int = 1
+    indexes: list[tuple[str, ...]] = field(default_factory=list)
+    summed: list[bool] = field(default_factory=list)
+    order: StoreOrder | None = None
+    ranges: bool = False
+    extreme: tuple[str, bool] | None = None
+    stateless: bool = False
+    users: set[str] = field(default_factory=set)
+    inputs: dict[str, Input] = field(default_factory=dict)
+
+    @property
+    def predicate(self) -> str | None:
+        """The conditions as one; None when there are none."""
+        return " AND ".join(self.conditions) or None
+
+    def shape(self, atom: Atom) -> Shape:
+        """The store's layout in the names that one atom gives its columns."""
+        names = {column.expression: column.name for column in atom.variables}
+        factors = {column.expression: column.name for column in atom.factors}
+        parts = (COUNT, *(frozenset({(atom.name, factors[f.expression])}) for f in self.factors))
+        variables = tuple(names[column.expression] for column in self.variables)
+        return Shape(variables, self.widths, parts, self.limbs)
+
+    def ordered(self, codec_of: Callable[[LeafColumn], Codec]) -> tuple[int, Places] | None:
+        """The ordered index of the store's table, and the places of its words to compare."""
+        if self.order is None:
+            return None
+        places = [one for item in self.order.by for one in self._places(*item, codec_of)]
+        return self.indexes.index(self.order.grouping), places
+
+    def extremes(self, codec_of: Callable[[LeafColumn], Codec]) -> Places:
+        """By which words the extremes of the groups come last; none if they know no extremes."""
+        if self.extreme is None:
+            return []
+        expression, greatest = self.extreme
+        return self._places(expression, 0 if greatest else ORDER_DESCENDING, codec_of)
+
+    def _places(self, expression: str, flags: int, codec_of: Callable[[LeafColumn], Codec]) -> Places:
+        """How to compare the words of an expression."""
+        columns = {column.expression: column for column in self.variables}
+        [first, *_] = Shape(tuple(columns), self.widths, (), 1).places([expression])
+        words = order_places(codec_of(columns[expression]), first)
+        return [(place, kind + flags, operand) for place, kind, operand in words]

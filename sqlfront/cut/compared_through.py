@@ -1,0 +1,167 @@
+"""Comparisons of two tables that a third one joins: the third is joined with one of them first, in a view of its own.
+
+`fact JOIN header ON id JOIN history ON product AND header.date >= history.valid_from` compares header with history, and
+the fact stands between. A tree would need a bag of all three. The rows of fact and header together have both what
+history is equal to and what it is compared with: one range of history for each of them, and one range of them for each
+row of history. These rows are as many as the fact's where the header is found by a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING
+
+from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.split_conditions import EQUALITIES
+from sqlfront.planner.algebra.flat_join import FlatJoin, flattened, joined
+from sqlfront.planner.algebra.rewriting import projected
+from sqlfront.planner.algebra.row_facts import Facts, keys_of
+from sqlfront.planner.algebra.scalars import Column, Compare, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.terms import Scan, Term
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
+
+THROUGH = (
+    "{inside} are joined first, in a view of its own: {outside} is compared with columns of the one and joins the other"
+)
+MOST_COMPARED, MOST_TRIED = 6, 3
+"""Of how many tables that are compared all choices are looked at, and how many of these are tried."""
+
+
+def compared_through(shape: Shape, blocks: Blocks) -> Iterator[Callable[[], Shape]]:
+    """Forms of a block in which tables that others compare are joined with those between first, the smallest first. A
+    form derives the blocks that it reads when it is called."""
+    flat = flattened(shape.core)
+    edges = _edges(flat)
+    if edges is None:
+        return
+    choices = [_Choice(flat, edges, outside) for outside in _outsides(edges)]
+    fit = [one for one in choices if len(one.inside) > 1 and one.is_connected]
+    for choice in sorted(fit, key=lambda one: one.rank(blocks.facts))[:MOST_TRIED]:
+        yield partial(choice.form, shape, blocks)
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """The pairs of leaves that equalities join, and that other conditions compare, with these conditions."""
+
+    equal: tuple[tuple[frozenset[int], Compare], ...]
+    compared: tuple[tuple[frozenset[int], Scalar], ...]
+
+    def neighbours(self, leaf: int) -> frozenset[int]:
+        return frozenset[int]().union(*(pair for pair, _ in self.equal if leaf in pair)) - {leaf}
+
+
+def _edges(flat: FlatJoin) -> _Edges | None:
+    """None if nothing is compared but leaves that equalities join, or a condition reads more than two."""
+    equal, compared = list[tuple[frozenset[int], Compare]](), list[tuple[frozenset[int], Scalar]]()
+    for condition in flat.conditions:
+        pair = flat.leaves_of(condition)
+        if len(pair) == 2 and isinstance(condition, Compare) and condition.operator in EQUALITIES:
+            equal.append((pair, condition))
+        elif len(pair) == 2:
+            compared.append((pair, condition))
+        elif len(pair) > 2:
+            return None
+    adjacent = {pair for pair, _ in equal}
+    apart = any(pair not in adjacent for pair, _ in compared)
+    return _Edges(tuple(equal), tuple(compared)) if apart and equal else None
+
+
+def _outsides(edges: _Edges) -> Iterator[frozenset[int]]:
+    """Choices of leaves, one of each pair that is compared, that stay outside of the view."""
+    ends = sorted(frozenset[int]().union(*(pair for pair, _ in edges.compared)))
+    if len(ends) > MOST_COMPARED:
+        return
+    for size in range(1, len(ends)):
+        for some in combinations(ends, size):
+            if all(len(pair & set(some)) == 1 for pair, _ in edges.compared):
+                yield frozenset(some)
+
+
+class _Choice:
+    """Leaves that stay outside, and those inside the view: what they are compared with, and what lies between."""
+
+    def __init__(self, flat: FlatJoin, edges: _Edges, outside: frozenset[int]) -> None:
+        self._flat, self._edges, self._outside = flat, edges, outside
+        ends = frozenset[int]().union(*(pair for pair, _ in edges.compared)) - outside
+        joining = frozenset[int]().union(*map(edges.neighbours, outside)) - outside
+        self.inside = self._between(ends | joining)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether equalities link all leaves inside."""
+        return bool(self.inside) and self._reached(min(self.inside), self.inside) == self.inside
+
+    def rank(self, facts: Facts) -> tuple[int, int, int]:
+        """The choice whose view is the smallest comes first: few joins that are not by a key, then few leaves, of which
+        those stay outside that have most of the columns that are compared, as the ends of an interval."""
+        outside = [columns_of(one) for _, one in self._edges.compared]
+        ends = {column for read in outside for column in read if self._flat.leaves_of(Ref(column)) <= self._outside}
+        return self._expanding(facts), len(self.inside), -len(ends)
+
+    def form(self, shape: Shape, blocks: Blocks) -> Shape:
+        """The block with the view in the place of what is inside."""
+        flat = self._flat
+        own = [one for one in flat.conditions if flat.leaves_of(one) <= self.inside]
+        rest = [one for one in flat.conditions if one not in own]
+        columns = [column for column in shape.core.columns if column in shape.read]
+        read = columns_of(*rest, *(flat.values.get(column, Ref(column)) for column in columns))
+        leaves = [flat.leaves[number] for number in sorted(self.inside)]
+        rows = joined(leaves, own)
+        rows = projected(rows, [column for column in rows.columns if column in read])
+        others = [leaf for number, leaf in enumerate(flat.leaves) if number not in self.inside]
+        named = [_name(leaf) for leaf in leaves]
+        outside = " and ".join(_name(flat.leaves[number]) for number in sorted(self._outside))
+        blocks.told[THROUGH.format(inside=" and ".join(named), outside=outside)] = None
+        return replace(shape, core=flat.shown(joined([blocks.common(rows), *others], rest), columns))
+
+    def _between(self, ends: frozenset[int]) -> frozenset[int]:
+        """The leaves on paths of equalities between these, not through those outside."""
+        return ends.union(*(self._path(a, b) for a, b in pairwise(sorted(ends))))
+
+    def _path(self, start: int, end: int) -> frozenset[int]:
+        """The leaves of a shortest path; none if there is none."""
+        ways: dict[int, tuple[int, ...]] = {start: (start,)}
+        waiting = [start]
+        for leaf in waiting:
+            for other in sorted(self._edges.neighbours(leaf) - self._outside - ways.keys()):
+                ways[other] = (*ways[leaf], other)
+                waiting.append(other)
+        return frozenset(ways.get(end, ()))
+
+    def _reached(self, start: int, within: frozenset[int]) -> frozenset[int]:
+        waiting = [start]
+        for leaf in waiting:
+            waiting += [other for other in self._edges.neighbours(leaf) & within if other not in waiting]
+        return frozenset(waiting)
+
+    def _expanding(self, facts: Facts) -> int:
+        """How many leaves inside are not found by a key of theirs, from the best one to begin with."""
+        return min(self._unkeyed(start, facts) for start in self.inside)
+
+    def _unkeyed(self, start: int, facts: Facts) -> int:
+        known, unkeyed = {start}, 0
+        while known != self.inside:
+            open_ = self.inside - known
+            found = next((leaf for leaf in sorted(open_) if self._is_keyed(leaf, known, facts)), None)
+            unkeyed += found is None
+            known.add(min(open_) if found is None else found)
+        return unkeyed
+
+    def _is_keyed(self, leaf: int, known: set[int], facts: Facts) -> bool:
+        """Whether equalities with known leaves fix a key of a leaf."""
+        term, fixed = self._flat.leaves[leaf], set[Column]()
+        for pair, condition in self._edges.equal:
+            if leaf in pair and pair - {leaf} <= known and condition.operator == "=":
+                sides = (condition.left, condition.right)
+                fixed |= {side.column for side in sides if isinstance(side, Ref) and side.column in term.columns}
+        return any(key <= fixed for key in keys_of(term, facts))
+
+
+def _name(leaf: Term) -> str:
+    return leaf.alias or leaf.table[-1] if isinstance(leaf, Scan) else "a block"

@@ -1,0 +1,1 @@
+"""Expressions and their types, apart from the join that they are over."""

@@ -1,0 +1,50 @@
+"""Forms of a block that joins by comparisons: the first whose comparisons are ranges of sorted lists.
+
+A tree for ranges stores no pairs of rows; a tree with bags does. Another form is taken if its costs have a lower class
+than those of the block as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.compared_through import compared_through
+from sqlfront.cut.join_core import OuterChildError
+from sqlfront.cut.signed_parts import signed_parts
+from sqlfront.planner.model.cost import RANGES_LOGARITHMIC
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.rules.range_sums import plan_range_sums
+from sqlfront.storage.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
+
+
+def over_ranges(found: Definition, shape: Shape, blocks: Blocks, bind: Callable[[Shape], Definition]) -> Definition:
+    """The definition of a block, or that of another form whose comparisons cost less."""
+    grade = _grade(found)
+    if grade == 0:
+        return found
+    own, known = blocks.state(), frozenset(blocks.definitions)
+    for form in chain(signed_parts(shape, blocks), compared_through(shape, blocks) if grade == 2 else ()):
+        try:
+            other = bind(form())
+        except (NotSupportedError, OuterChildError):
+            blocks.restore(own)
+            continue
+        new = [one for table, one in blocks.definitions.items() if table not in known and isinstance(one, Definition)]
+        if max(map(_grade, (other, *new))) < grade:
+            return other
+        blocks.restore(own)
+    return found
+
+
+def _grade(definition: Definition) -> int:
+    """0 if a change of a side looks up sums, 1 if it lists the rows of a range, 2 if it meets those of a bag."""
+    if not definition.comparisons:
+        return 0
+    plan = plan_range_sums(definition, {})
+    return 2 if plan is None else int(plan.cost.update != RANGES_LOGARITHMIC.update)
