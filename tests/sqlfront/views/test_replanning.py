@@ -38,6 +38,12 @@ def replans(con, name="v"):
     return [row["node"] for row in con.view(name).state() if row["kind"] == "replan"]
 
 
+def stores(con):
+    """The stores of each table, with their indexes."""
+    relations = con.session.database.engine.relations
+    return {name: {key: store.indexes for key, store in one.stores.items()} for name, one in relations.items()}
+
+
 def dead(options="", size=300, query=QUERY):
     """Rows of s that meet no row of r, all with one y."""
     con = sqlfront.connect()
@@ -76,6 +82,8 @@ def test_explain_and_show_state_tell_what_runs_and_why():
     assert after["steps"]["weights"]["t"] > 900 and after["steps"]["weights"]["r"] == 0
     assert after["steps"]["observed"] < 10 and after["steps"]["changes"]["t"] < 600, "since the plan runs"
     assert before["tree"] != after["tree"] and before["cost"] == after["cost"]
+    fresh = dead("WITH (updates = 't: 1')")
+    assert stores(con) == stores(fresh), "nothing is left of the former plan"
     assert con.view("v").cost()["steps"] > 300 * 900, "the counter goes on"
 
 
@@ -133,7 +141,7 @@ def test_a_view_is_planned_anew_once_in_as_many_changes_as_its_stores_have_rows(
 def test_where_a_plan_cannot_be_built_the_running_one_stays(monkeypatch):
     con = dead()
     con.execute("CREATE MATERIALIZED VIEW w WITH (replan = false) AS SELECT x, count(*) AS n FROM s GROUP BY x")
-    build, plan, tree = MaintainedView.build, maintained(con).plan, maintained(con).tree
+    build, plan, tree, before = MaintainedView.build, maintained(con).plan, maintained(con).tree, stores(con)
 
     def fail(view, machine, room=None):
         build(view, machine, room)
@@ -143,7 +151,7 @@ def test_where_a_plan_cannot_be_built_the_running_one_stays(monkeypatch):
     assert toggle(con, "t", (7,), 1_300) > 300
     [reason] = replans(con)
     assert reason.startswith("not planned anew") and "MemoryError: no room" in reason
-    assert maintained(con).plan is plan and maintained(con).tree is tree
+    assert maintained(con).plan is plan and maintained(con).tree is tree and stores(con) == before
     monkeypatch.undo()
     con.apply({"r": pa.table({"x": [1, 3]}), "t": pa.table({"y": [7]})})
     assert con.execute("FROM v").fetchall() == [(2,)]
@@ -386,9 +394,9 @@ def test_views_are_right_whatever_plans_take_each_others_places(seed, monkeypatc
     monkeypatch.setattr(replanning, "APART", 1.1)
     monkeypatch.setattr(replanning, "OFTEN", 3)
     monkeypatch.setattr(choices, "GAIN", 1.0)
-    names = random.Random(seed).sample(sorted(QUERIES), 5)
+    names = random.Random(seed).sample(sorted(QUERIES), 4)
     stream = Shifting(seed, names)
-    for number in range(40):
+    for number in range(25 if seed == 0 else 50):
         stream.step(number)
         stream.check()
     assert stream.swaps
