@@ -22,8 +22,8 @@ EPSILON = 0.5
 READS = 1.0
 """Nothing declared: a view may be read after every change."""
 
-_EPSILONS = (EPSILON, 1 / 3, 2 / 3)
-"""Those at which some strategy has its least cost of a change."""
+_EPSILONS = (EPSILON, 0.33, 0.67)
+"""Those at which some strategy has its least cost of a change, or nearly."""
 
 _NOMINAL_ROWS = 1e6
 """For which the planner compares expected costs."""

@@ -68,7 +68,7 @@ def toggle(con, table, row, times):
 @pytest.mark.parametrize("name", skew.DEAD)
 def test_changes_that_meet_large_groups_in_vain_take_few_steps_once_they_are_observed(name):
     found = skew.dead(name, 1_000)
-    assert found["first changes"] > 1_000 and found["fixed tree"] > 1_000, "the instance is not adverse"
+    assert found["first changes"] > 1_000, "the instance is not adverse"
     assert found["after 1,000 changes"] < 50, found
 
 
