@@ -1,11 +1,11 @@
 """Plans that are chosen anew while views run: trees by predicted steps, heavy and light values where skew pays.
 
-A tree is chosen before its changes are known. An `Observation` counts their steps. Where they take many steps, or ten
-times the predicted steps, or a tenth, the trees of the view's class are priced by the group sizes of its stores, for
-the observed mix of changes, and so is its division into heavy and light values. A plan that promises half the steps
-takes the place of the running one between two epochs: it is built beside it from the same stores, without DuckDB. A
-view is planned anew at most once in as many changes as its stores have rows, which pays for measuring and building. All
-is counted in steps and rows, so the same changes lead to the same plans.
+A tree is chosen before its changes are known. An `Observation` counts their steps. If they take many steps, ten times
+the predicted steps, or a tenth, or if other tables change than before, the trees of the view's class are priced by the
+group sizes of its stores, for the observed mix of changes, and so is its division into heavy and light values. A plan
+that promises half the steps takes the place of the running one between two epochs: it is built beside it from the same
+stores, without DuckDB. A view is planned anew at most once in as many changes as its stores have rows, which pays for
+measuring and building. All is counted in steps and rows, so the same changes lead to the same plans.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Replanning(State):
                 if view is not None and not wanted:
                     view.observation = None
                 elif view is not None and view.observation is None and may_change(view):
-                    view.observation = Observation()
+                    view.observation = Observation(rates_of(view))
                     view.observation.begin(view, self._steps(view))
                     predicted = predicted_mean(predict(view), rates_of(view))
                     choice = best_tree(view, self.dictionaries) if predicted and predicted >= MANY_STEPS else None
@@ -159,12 +159,12 @@ class Replanning(State):
             choice = whole_again(view, self.dictionaries, window)
         else:
             predicted = predicted_mean(predict(view), rates_of(view))
-            if predicted is None or (window.observed < MANY_STEPS and _is_near(window.observed, predicted)):
+            if predicted is None or not _is_worth_a_look(observation, window, predicted):
                 return
-            observation.try_now()
+            observation.try_now(window.changes)
             choice = better_plan(view, self.dictionaries, window, predicted)
         if choice is not None:
-            observation.try_now()
+            observation.try_now(window.changes)
             self._take(view, observation, choice)
 
     def _take(self, view: MaintainedView, observation: Observation, choice: Choice) -> None:
@@ -182,8 +182,9 @@ class Replanning(State):
         observation.begin(view, self._steps(view))
 
 
-def _is_near(observed: float, predicted: float) -> bool:
-    return 1 / APART < observed / max(predicted, 1.0) < APART
+def _is_worth_a_look(observation: Observation, window: Window, predicted: float) -> bool:
+    near = 1 / APART < window.observed / max(predicted, 1.0) < APART
+    return not near or window.observed >= MANY_STEPS or observation.is_other_mix(window)
 
 
 def _rename(sources: Iterable[Source], change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> None:

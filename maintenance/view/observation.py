@@ -49,9 +49,11 @@ class Observation:
     """The observation of a view's costs.
 
     `tried` is how many rows had changed when a plan was last looked for; None until then: the load pays for the first.
+    `mix` is that of the changes for which it was.
     `divides` says that heavy and light values were told apart because of what was observed.
     """
 
+    mix: Mapping[str, float]
     tried: int | None = None
     divides: bool = False
     replans: list[Replan] = field(default_factory=list)
@@ -86,9 +88,15 @@ class Observation:
         """Whether as many rows have changed as the view's stores have, since a plan was last looked for."""
         return self.tried is None or self.changed - self.tried >= rows_read(view)
 
-    def try_now(self) -> None:
-        """Note that a plan is looked for."""
-        self.tried = self.changed
+    def try_now(self, mix: Mapping[str, float]) -> None:
+        """Note that a plan is looked for, for changes of this mix."""
+        self.tried, self.mix = self.changed, mix
+
+    def is_other_mix(self, window: Window) -> bool:
+        """Whether more than half of the changes are of tables that had fewer of the changes before."""
+        total, before = sum(window.changes.values()), sum(self.mix.values())
+        more = (count / total - self.mix.get(table, 0) / before for table, count in window.changes.items())
+        return sum(share for share in more if share > 0) > 0.5
 
 
 def rows_read(view: MaintainedView) -> int:
