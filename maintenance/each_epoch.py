@@ -48,6 +48,7 @@ def apply_each(engine: Engine, name: str, changes: Any, each: int, read: Callabl
             engine.pulled.bound()
             if relation.has_dictionaries:
                 engine.sweep_dictionaries()
+            engine.look_after(done)
         return done
 
 

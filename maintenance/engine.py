@@ -29,7 +29,7 @@ from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
 from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by, keyed_changes, new_code
 from sqlfront.maintenance.relation.waiting import rows_of
-from sqlfront.maintenance.state import State
+from sqlfront.maintenance.replanning import Replanning
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.kernels import layout as at
 
@@ -55,7 +55,7 @@ class Change:
     weights: np.ndarray | None = None
 
 
-class Engine(State):
+class Engine(Replanning):
     """All maintained state of one database, and the epochs that change it.
 
     `version` changes whenever the state does, committed or not; `epoch` counts committed epochs. An epoch of `many`
@@ -105,8 +105,7 @@ class Engine(State):
         """
         started = time.perf_counter()
         with self.lock:
-            encoded = []
-            used = []  # Their buffers hold the rows; widening after an overflow makes new ones.
+            encoded, used = [], []  # The buffers of these hold the rows; widening after an overflow makes new ones.
             for name, batch in batches.items():
                 gate = gates.get(name)
                 ingest = self.ingests.get(gate.relation.name) if gate is not None else None
@@ -179,6 +178,7 @@ class Engine(State):
         with self.lock:
             self.machine.epochs += 1
             self._settle(applied, started if started is not None else applied.started)
+            self.look_after(sum(item.rows for item in applied.encoded))
             return Epoch(applied)
 
     def _settle(self, applied: Applied, started: float, epochs: int = 1) -> None:

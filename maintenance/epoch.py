@@ -184,6 +184,8 @@ class RowFastPath:
                 raise
             if self._sweep is not None:
                 self._sweep()
+            if number >= self._engine.next_look:
+                self._engine.look()
             return number
         finally:
             if held:

@@ -139,20 +139,9 @@ class State:
         with self.lock:
             self._catch_up(definition.tables)
             view = self._plan_view(name, definition, plan, epsilon)
-            view.stateless, node = stateless, TreeNode(view, self)
+            view.stateless, view.room, node = stateless, room, TreeNode(view, self)
             try:
-                fresh, renewed = open_stores(view, self.relations, self.machine)
-                sharing = [other for other in self._members() if any(map(other.reads_store, renewed))]
-                for relation, store in fresh:
-                    rows, count = self._present_rows(relation, load)
-                    fill_store(self.machine, relation, store, rows, count, self._rescale)
-                for other in sharing:
-                    other.bind_leaves()
-                for member in view.members:
-                    member.bind_leaves()
-                    member.build(self.machine, room)
-                walked = [tree for one in view.members for tree in rows_of(one).trees]
-                lay_out(walked, [store.table for _, store in fresh])
+                sharing = self._build(view, lambda relation, store: self.fill(relation, store, None, load), room)
             except BaseException:
                 node.close()
                 self._assemble()
@@ -201,26 +190,6 @@ class State:
             assert load is not None
             rows = self._present_rows(relation, load)
         fill_store(self.machine, relation, store, *rows, self._rescale)
-
-    def set_epsilon(self, name: str, epsilon: float, plan: Plan) -> None:
-        """Tell a triangle's heavy values from light ones by another epsilon, and keep the plan that says so.
-
-        One partition of its tables, O(N^1.5). On failure nothing has changed.
-        """
-        with self.lock:
-            view = self.views[name]
-            before = view.epsilon, view.part_trees, view.balance, view.ranked
-            try:
-                view.balance_by(epsilon)
-                self._assemble([view])
-            except BaseException:
-                view.epsilon, view.part_trees, view.balance, view.ranked = before
-                if view.balance is not None:
-                    view.balance.put_back()
-                self._assemble([view])
-                raise
-            view.plan = plan
-            self._rebuilt += 1
 
     def drop_view(self, name: str) -> None:
         """Forget a view, or another node; stores that no other node reads go with it."""
@@ -373,6 +342,24 @@ class State:
             raise InternalError(f"more than {MAX_VIEWS - 1} views and blocks", hint="drop some")
         self.machine.counters[number] = 0
         return number
+
+    def _build(
+        self, view: MaintainedView, fill: Callable[[Relation, LeafStore], None], room: Room | None
+    ) -> list[MaintainedView]:
+        """Open the stores that a view's plan needs, `fill` the new ones, and build the view's tables. Returns the other
+        views that read a store whose table is another one now: it needed more indexes."""
+        fresh, renewed = open_stores(view, self.relations, self.machine)
+        sharing = [other for other in self._members() if any(map(other.reads_store, renewed))]
+        for relation, store in fresh:
+            fill(relation, store)
+        for other in sharing:
+            other.bind_leaves()
+        for member in view.members:
+            member.bind_leaves()
+            member.build(self.machine, room)
+        walked = [tree for one in view.members for tree in rows_of(one).trees]
+        lay_out(walked, [store.table for _, store in fresh])
+        return sharing
 
     def _plan_view(self, name: str, definition: Definition, plan: Plan, epsilon: float) -> MaintainedView:
         view = unbuilt_view(name, definition, plan, self._number(), self.dictionaries, epsilon)

@@ -116,10 +116,6 @@ class Balance(Attachment):
     def rescale(self, names: Set[tuple[str, str]], bits: int) -> None:
         self.stale = True
 
-    def put_back(self) -> None:
-        """Take this balance back. Another balance has changed the tables that part trees share."""
-        self.stale = self.part_trees.base.is_shared
-
     def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""
         self._moves.clear()

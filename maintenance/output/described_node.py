@@ -52,6 +52,7 @@ def describe_view(view: MaintainedView, steps: int = 0) -> Description:
         steps=steps,
         changes=changes,
         predicted=predict(view) if runs else {},
+        replans=tuple(map(str, view.observation.replans)) if view.observation is not None else (),
     )
 
 

@@ -203,7 +203,7 @@ class TreeNode:
         return view_batches(self.view, self._evaluate)
 
     def describe(self) -> Description:
-        return describe_view(self.view, int(self._machine.counters[self.number]))
+        return describe_view(self.view, int(self._machine.counters[self.number]) - self.view.steps_before)
 
     def close(self) -> None:
         self.hear(False)

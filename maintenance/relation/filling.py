@@ -104,14 +104,26 @@ def lay_out(trees: Iterable[Tree], fresh: Iterable[Table]) -> None:
 
 def refill(machine: Machine, old: Table, store: LeafStore) -> None:
     """Put the rows of a store's former table into its present, empty one. O(rows)."""
+    _copy(machine, old, store)
+    old.release()
+
+
+def fill_alike(machine: Machine, store: LeafStore, other: LeafStore) -> None:
+    """Put the rows of a store into a new one of the same columns and conditions. O(rows)."""
+    if other.limbs > store.limbs:
+        store.limbs = other.limbs
+        store.table.widen(store.limbs)
+    _copy(machine, other.table, store)
+
+
+def _copy(machine: Machine, table: Table, store: LeafStore) -> None:
     assembler = Assembler()
-    assembler.scan(old)
+    assembler.scan(table)
     assembler.path(0)
     assembler.upsert(store.table)
     assembler.path_end()
     with store.table.unsorted():
-        machine.run(assembler.program(), rows=old.used)
-    old.release()
+        machine.run(assembler.program(), rows=table.used)
 
 
 def _store_program(relation: Relation, store: LeafStore) -> Assembler:

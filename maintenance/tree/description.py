@@ -120,8 +120,8 @@ class Description:
     `kind` names the kind of node, `source` its computation or the reason for it. `work` bounds the work of one changed
     row of `inputs`, `output` the rows of the node that change with it. `state` lists the tables. `facts` are for
     machines, `notes` the same for people; a node over a view tree has the tree instead. While the node runs, `steps`
-    counts the steps of its changes, `changes` the changed rows of its inputs. `predicted` has the steps of one row of
-    each input.
+    counts the steps of its changes, `changes` the changed rows of its inputs, since it has its present plan.
+    `predicted` has the steps of one row of each input. `replans` says when and why it was planned anew.
     """
 
     name: str
@@ -138,6 +138,7 @@ class Description:
     steps: int = 0
     changes: Mapping[str, int] = field(default_factory=dict)
     predicted: Mapping[str, float] = field(default_factory=dict)
+    replans: tuple[str, ...] = ()
 
     @property
     def per_change(self) -> float | None:

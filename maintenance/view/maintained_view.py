@@ -31,6 +31,7 @@ from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.change_reader import ChangeReader
 from sqlfront.maintenance.view.delta_paths import DeltaPaths
 from sqlfront.maintenance.view.emission import OutputDelta
+from sqlfront.maintenance.view.observation import Observation
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.windows.window_stores import WindowStores
 from sqlfront.planner.model.plan import Plan
@@ -70,6 +71,8 @@ class MaintainedView:
     them, `reader` reads first rows (False: DuckDB does), `look_ups` rows by values of variables (output/look_up.py).
     `windows` keeps its rows in the orders of its window functions.
     `branches` are the views whose rows it merges, if it has none of its own. `reads` counts the steps of its readers.
+    `room` is what memory it may take. If it may be planned anew, `observation` is that of its costs. Its present plan
+    runs since the tables had `changes_before`, and the view had taken `steps_before`.
     """
 
     name: str
@@ -103,6 +106,9 @@ class MaintainedView:
     branches: list[MaintainedView] = field(default_factory=list)
     reads: Meter = field(default_factory=Meter)
     windows: WindowStores | None = None
+    room: Room | None = None
+    observation: Observation | None = None
+    steps_before: int = 0
     _paths: dict[tuple[int, int], Assembler] = field(default_factory=dict)
 
     @property

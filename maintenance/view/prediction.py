@@ -6,8 +6,8 @@ and one more for each index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from math import log2, sqrt
+from collections.abc import Callable, Iterable, Mapping
+from math import sqrt
 
 from sqlfront.maintenance.tree.carrying import carry_steps
 from sqlfront.maintenance.tree.missing_rows import routes
@@ -15,6 +15,7 @@ from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.view.sizes import PresentSizes, Sizes, table_depth
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.stores.table import Table
@@ -22,8 +23,9 @@ from sqlfront.storage.stores.table import Table
 FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
 
 
-def predict(view: MaintainedView) -> dict[str, float]:
-    """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average.
+def predict(view: MaintainedView, sizes_of: Callable[[MaintainedView], Sizes] = PresentSizes) -> dict[str, float]:
+    """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average, or
+    as the sizes say that `sizes_of` gives for the view, or for its distinct values.
 
     A leaf that other views read too is updated at nobody's expense. Constant rows have no changes. Empty where heavy
     values are told from light ones, or a best may change or not: there the values of a change decide, not the mean.
@@ -34,18 +36,18 @@ def predict(view: MaintainedView) -> dict[str, float]:
     found: dict[str, float] = {}
     stores = {id(source.store): source for member in view.members for source in member.sources.values()}
     for source in stores.values():
-        cost = _written([source.store.table], 1) if len(source.store.users) == 1 else 0
+        cost = _kept(source.store.table) if len(source.store.users) == 1 else 0
         found[source.relation.name] = found.get(source.relation.name, 0) + cost
     for member in view.members:
+        prices = _Prices(sizes_of(member))
         for leaf in member.delta_paths.entries(member.tree):
             name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
-            found[name] += _path(member.tree, leaf)
-            turns = sum(
-                map(bool, routes(leaf))
-            )  # Added up by key, looked up, and seldom one that appears or disappears.
+            found[name] += prices.path(member.tree, leaf)
+            turns = sum(map(bool, routes(leaf)))
+            # Added up by key, looked up, and seldom one that appears or disappears.
             found[name] += turns * (WRITTEN + FOUND)
             if member.tuple_count is not None:
-                found[name] += _tallied(member.tuple_count, member.tree, leaf)
+                found[name] += prices.tallied(member.tuple_count, member.tree, leaf)
     definitions = (view.definition, *(one.definition for one in view.definition.distinct_sets))
     constant = {atom.table for one in definitions for atom in one.atoms if atom.is_constant}
     return {table: cost for table, cost in found.items() if table not in constant}
@@ -57,63 +59,68 @@ def predicted_mean(predicted: Mapping[str, float], mix: Mapping[str, float]) -> 
     return sum(cost * mix.get(table, 0) for table, cost in predicted.items()) / total if total else None
 
 
-def _path(tree: Tree, leaf: View) -> float:
-    top = tree.top(leaf)
-    total, rows, view = 0.0, 1.0, leaf
-    for join in tree.side_joins():
-        if leaf in join.children:
-            cost, made = _joined(tree, tree.update_steps(join, leaf), 1.0)
-            assert join.table is not None
-            total += cost + _written([join.table], made)
-    while top is not None and view is not top:
-        parent = view.parent
-        assert parent is not None
-        cost, rows = _joined(tree, tree.update_steps(parent, view), rows)
-        total += cost
-        if parent.stored and parent.table is not None:
-            rows = min(rows, max(1.0, parent.table.live))
-            total += _written([parent.table], rows)
-        view = parent
-    if tree.projection is not None:
-        cost, rows = _joined(tree, carry_steps(tree, leaf), 1.0)
-        total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
-    return total
+class _Prices:
+    """The steps of paths, among views of these sizes."""
 
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
 
-def _tallied(tuple_count: TupleCount, tree: Tree, leaf: View) -> float:
-    """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tuple count's
-    tree."""
-    emission = Emission(tree, leaf)
-    total, rows = 0.0, 1.0
-    for parent, child in emission.bound:
-        cost, rows = _joined(tree, tree.update_steps(parent, child), rows)
-        total += cost
-    entry = tuple_count.entry(emission)
-    assert entry.table is not None
-    # Added up by key, looked up in the view's table, and written if it turns.
-    return total + rows * (WRITTEN + FOUND) + _written([entry.table], rows) + rows * _path(tuple_count.tree, entry)
+    def path(self, tree: Tree, leaf: View) -> float:
+        """The steps of a leaf's path."""
+        top = tree.top(leaf)
+        total, rows, view = 0.0, 1.0, leaf
+        for join in tree.side_joins():
+            if leaf in join.children:
+                cost, made = self._joined(tree, tree.update_steps(join, leaf), 1.0)
+                total += cost + self._written(join, made)
+        while top is not None and view is not top:
+            parent = view.parent
+            assert parent is not None
+            cost, rows = self._joined(tree, tree.update_steps(parent, view), rows)
+            total += cost
+            if parent.stored:
+                rows = min(rows, max(1.0, self._sizes.rows(parent)))
+                total += self._written(parent, rows)
+            view = parent
+        if tree.output is not None:
+            cost, rows = self._joined(tree, carry_steps(tree, leaf), 1.0)
+            total += cost + min(rows, max(1.0, self._sizes.projected(tree))) * _kept(tree.projection)
+        return total
 
+    def tallied(self, tuple_count: TupleCount, tree: Tree, leaf: View) -> float:
+        """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tuple count's
+        tree."""
+        emission = Emission(tree, leaf)
+        total, rows = 0.0, 1.0
+        for parent, child in emission.bound:
+            cost, rows = self._joined(tree, tree.update_steps(parent, child), rows)
+            total += cost
+        entry = tuple_count.entry(emission)
+        # Added up by key, looked up in the view's table, and written if it turns.
+        total += rows * (WRITTEN + FOUND) + self._written(entry, rows)
+        return total + rows * self.path(tuple_count.tree, entry)
 
-def _joined(tree: Tree, steps: Iterable[Step], rows: float) -> tuple[float, float]:
-    """The steps that looking up all siblings takes, and the rows that come of it."""
-    total = 0.0
-    for step in steps:
-        if step.lists:
-            members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
-            if _is_band(
-                tree.definition, step
-            ):  # Nobody knows how wide it is: narrow beside the group, as people write it.
-                members = sqrt(members)
-            total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
-            rows *= members / 2 if step.access == "range" else members
-        elif step.access == "filter":
-            total += rows
-        elif step.access == "range sum":
-            assert step.view.table is not None
-            total += rows * (FOUND + 2 * _sorted(step.view.table))
-        else:
-            total += rows * FOUND
-    return total, rows
+    def _joined(self, tree: Tree, steps: Iterable[Step], rows: float) -> tuple[float, float]:
+        """The steps that looking up all siblings takes, and the rows that come of it."""
+        total = 0.0
+        for step in steps:
+            if step.lists:
+                members = min(self._sizes.fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
+                if _is_band(tree.definition, step):
+                    # Nobody knows how wide it is: narrow beside the group, as people write it.
+                    members = sqrt(members)
+                total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
+                rows *= members / 2 if step.access == "range" else members
+            elif step.access == "filter":
+                total += rows
+            elif step.access == "range sum":
+                total += rows * (FOUND + 2 * self._sizes.depth(step.view))
+            else:
+                total += rows * FOUND
+        return total, rows
+
+    def _written(self, view: View, rows: float) -> float:
+        return rows * (WRITTEN + INDEXED * len(view.indexes) + self._sizes.depth(view))
 
 
 def _is_band(definition: Definition, step: Step) -> bool:
@@ -124,19 +131,6 @@ def _is_band(definition: Definition, step: Step) -> bool:
     return step.access == "range" and len(fresh) == 2 and alike
 
 
-def _fan_out(view: View, key: tuple[str, ...]) -> float:
-    """The average number of rows of a group; 0 in an empty table."""
-    assert view.table is not None
-    groups = view.table.groups[view.index_number(key)].live
-    return view.table.live / groups if groups else 0.0
-
-
-def _written(tables: Iterable[Table], rows: float) -> float:
-    return sum(rows * (WRITTEN + INDEXED * len(table.groups) + _sorted(table)) for table in tables)
-
-
-def _sorted(table: Table) -> float:
-    """The steps to a row's place in an ordered group: the depth of a random search tree."""
-    if not table.order_address or not table.live:
-        return 0.0
-    return 1.4 * log2(1 + table.live / table.groups[0].live)
+def _kept(table: Table | None) -> float:
+    """The steps of a row written to a table; of one that is not built yet, without its indexes."""
+    return WRITTEN if table is None else WRITTEN + INDEXED * len(table.groups) + table_depth(table)

@@ -22,6 +22,9 @@ EPSILON = 0.5
 READS = 1.0
 """Nothing declared: a view may be read after every change."""
 
+_EPSILONS = (EPSILON, 0.33, 0.67)
+"""Those at which some strategy has its least cost of a change, or nearly."""
+
 _NOMINAL_ROWS = 1e6
 """For which the planner compares expected costs."""
 
@@ -71,3 +74,15 @@ def _divides(union: Union, plan: Plan, options: Mapping[str, Any]) -> bool:
         for change, wait in ((plan.cost.update.power, 0), (divided.update.power, divided.delay.power))
     )
     return parts < whole
+
+
+def divide_unasked(definition: Definition, plan: Plan) -> tuple[Plan, float] | None:
+    """A plan that tells heavy values from light ones, and its epsilon, for a view whose changes meet skew: that with
+    the least cost of a change at worst. None if no division is known that has a lower one than the plan."""
+    union = find_union(definition, plan) if plan.union is None and not plan.joins else None
+    if union is None:
+        return None
+    epsilon = min(_EPSILONS, key=lambda one: union.exponents.cost(one).update.power)
+    if union.exponents.cost(epsilon).update.power >= plan.cost.update.power:
+        return None
+    return divide(definition, plan, epsilon, {"epsilon": epsilon}), epsilon

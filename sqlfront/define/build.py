@@ -18,7 +18,7 @@ from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.user_settings import frozen, memory_limit
 from sqlfront.database.view_time import start_clock
 from sqlfront.define.deferring import copies_for, with_copies
-from sqlfront.define.epsilon import epsilon_of
+from sqlfront.define.epsilon import epsilon_of, is_adaptive
 from sqlfront.define.following import following
 from sqlfront.define.parts import ComputedPart, Part, Parts, plan_parts
 from sqlfront.maintenance import epoch
@@ -242,6 +242,7 @@ def _fill(
         for part in parts:
             if part.stateless:
                 engine.pass_on(part.name)
+        engine.adapt(maintained.name, wanted=is_adaptive(drafted.view.options))
     return maintained
 
 

@@ -25,7 +25,7 @@ from sqlfront.database.view_time import clocks_of
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
-from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized
+from sqlfront.define.epsilon import OPTIONS, check_epsilon, is_adaptive, refuse_materialized
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
@@ -204,9 +204,10 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
             before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
             stated, plan = maintained.plan, divide(maintained.definition, maintained.plan, after)
             if after != before and plan is not stated:
-                database.engine.set_epsilon(maintained.name, after, plan)
-                undo.callback(database.engine.set_epsilon, maintained.name, before, stated)
+                database.engine.replan(maintained.name, plan, after)
+                undo.callback(database.engine.replan, maintained.name, stated, before)
         entry.options = entry_options
+        database.engine.adapt(entry.maintained.name, wanted=is_adaptive(entry_options))
         if "tick" in checked:
             database.changed()
 

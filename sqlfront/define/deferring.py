@@ -51,7 +51,8 @@ def with_copies(parts: Parts, copies: Mapping[str, str]) -> Parts:
 
 def _copied(part: Part | ComputedPart, copies: Mapping[str, str]) -> Part | ComputedPart:
     if isinstance(part, Part):
-        return replace(part, definition=_over(part.definition, copies))
+        weights = tuple((copies.get(table, table), rate) for table, rate in part.plan.weights)
+        return replace(part, definition=_over(part.definition, copies), plan=replace(part.plan, weights=weights))
     return replace(part, rows=part.rows.renamed(copies))
 
 

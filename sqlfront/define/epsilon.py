@@ -21,6 +21,12 @@ def epsilon_of(options: Mapping[str, Any]) -> float:
     return float(options.get("epsilon", EPSILON))
 
 
+def is_adaptive(options: Mapping[str, Any]) -> bool:
+    """Whether a view may be planned anew while it runs: its options allow it, and choose no plan."""
+    chosen = options.keys() & {*OPTIONS, "updates"} or options.get("strategy") == "materialize"
+    return bool(options.get("replan", True)) and not chosen
+
+
 def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mapping[str, Any]) -> None:
     """ProgrammingError when epsilon, reads or partition is given for a view, called `name`, whose values cannot be told
     apart, or not so."""

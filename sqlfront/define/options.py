@@ -68,6 +68,14 @@ OPTIONS = (
     ),
     Option(
         "materialized view",
+        "replan",
+        bool,
+        True,
+        "whether the view may be planned anew while it runs, when its changes take other steps than predicted; not if "
+        "`updates`, `epsilon`, `reads`, `partition` or `strategy = 'materialize'` is given",
+    ),
+    Option(
+        "materialized view",
         "order_by",
         str,
         "none",

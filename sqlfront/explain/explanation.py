@@ -67,10 +67,11 @@ class Explanation:
         """shape, strategy, cost {preprocessing, update, delay, space}, decided by (the block, for each of these), path
         (the nodes on the way of the changes that decide the update), nodes (with the bounds and steps of each), reason,
         witness, suggestion, tasks, rewrites, settings (as far as the answer depends on them), steps {predicted,
-        by table, observed, changes, weights}, waiting (how many changed rows wait for a deferred view), heavy {epsilon,
-        choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason, crossover,
-        after, trees}, distinct values, blocks, shards (if asked for). A value that is not known is None; so is
-        `heavy` of a view that does not tell heavy values from light ones."""
+        by table, observed, changes, weights}, replans (when and why the view was planned anew), waiting (how many
+        changed rows wait for a deferred view), heavy {epsilon, choices, figures}, tree, joins (those stored beside the
+        tree), orders {order, strategy, cost, reason, crossover, after, trees}, distinct values, blocks, shards (if
+        asked for). A value that is not known is None; so is `heavy` of a view that does not tell heavy values from
+        light ones."""
         *blocks, own = nodes = self.nodes
         tree = _tree_of(own)
         return {
@@ -100,6 +101,7 @@ class Explanation:
             "settings": dict(self.definition.settings)
             | ({"default_collation": self.collation} if self.collation else {}),
             "steps": self._steps(own),
+            "replans": list(own.replans),
             "waiting": self.waiting,
             "heavy": skew_data(self.definition, self.plan, tree),
             "tree": view_data(tree.root),
@@ -124,6 +126,7 @@ class Explanation:
         rows += [("range", line) for line in self._ranges()]
         rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
+        rows += [("replanned", line) for line in data["replans"]]
         rows += [("waiting", f"{self.waiting:,} changed rows, until the view is read")] if self.waiting else []
         rows += [("heavy", line) for line in skew_lines(data["heavy"], self.definition, self.plan)]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]

@@ -17,7 +17,8 @@ STATE = {
     "view": "string", "node": "string", "kind": "string", "rows": "int64", "entries": "int64", "bytes": "int64",
     "load": "float64", "longest_probe": "int64", "shared": "bool_",
 }  # fmt: skip
-"""The columns of SHOW STATE and View.state, with their Arrow types. `entries` counts groups too."""
+"""The columns of SHOW STATE and View.state, with their Arrow types. `entries` counts groups too. A `replan` takes no
+memory: its node is when and why a view was planned anew."""
 
 
 def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[Any, ...]]:
@@ -34,6 +35,7 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             rows += [
                 (shown(entry.name), one.node + block, one.kind, *one.table.figures(), one.shared) for one in node.state
             ]
+            rows += [(shown(entry.name), text + block, "replan", 0, 0, 0, None, None, False) for text in node.replans]
         waiting, size = database.engine.deferred.figures(entry.maintained.name)
         if waiting:
             rows.append((shown(entry.name), "changes that wait", "waiting", waiting, waiting, size, None, None, False))

@@ -1,0 +1,108 @@
+"""What is observed of a view that may be planned anew: the steps of its changes and reads, in windows of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.maintenance.view.maintained_view import MaintainedView
+
+LEAST_CHANGES = 1000
+"""Changed rows that a window has at least."""
+
+
+@dataclass(frozen=True)
+class Replan:
+    """A plan that took the place of another after an epoch, or could not: `reason` says why."""
+
+    epoch: int
+    reason: str
+    failed: bool = False
+
+    def __str__(self) -> str:
+        return f"{'not planned anew' if self.failed else 'planned anew'} after epoch {self.epoch}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The changed rows of a time, by relation, and the steps that the changes and the reads of a view took in it."""
+
+    changes: Mapping[str, int]
+    steps: int
+    reads: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.changes.values())
+
+    @property
+    def observed(self) -> float:
+        """The steps of a changed row."""
+        return self.steps / self.total
+
+
+@dataclass
+class Observation:
+    """The observation of a view's costs.
+
+    `tried` is how many rows had changed when a plan was last looked for; None until then: the load pays for the first.
+    `mix` is that of the changes for which it was.
+    `divides` says that heavy and light values were told apart because of what was observed.
+    """
+
+    mix: Mapping[str, float]
+    tried: int | None = None
+    divides: bool = False
+    replans: list[Replan] = field(default_factory=list)
+    _steps: int = 0
+    _reads: int = 0
+    _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _relations: list[Relation] = field(default_factory=list)
+
+    def begin(self, view: MaintainedView, steps: int) -> None:
+        """Begin a window; `steps` is the view's counter."""
+        self._relations = list({source.relation.name: source.relation for source in view.all_sources}.values())
+        self._steps, self._reads = steps, _read_steps(view)
+        self._begun = {relation.name: (relation.changes, relation.loaded) for relation in self._relations}
+
+    def end(self, view: MaintainedView, steps: int) -> Window | None:
+        """The window up to now, if it has enough changes; then the next one begins. A load is no observation: where one
+        was, the window begins behind it."""
+        changes = {one.name: one.changes - self._begun[one.name][0] for one in self._relations}
+        loads = any(one.loaded != self._begun[one.name][1] for one in self._relations)
+        if not loads and sum(changes.values()) < LEAST_CHANGES:
+            return None
+        window = Window(changes, steps - self._steps, _read_steps(view) - self._reads)
+        self.begin(view, steps)
+        return None if loads else window
+
+    @property
+    def changed(self) -> int:
+        """How many rows have changed in the tables of the view."""
+        return sum(relation.changes for relation in self._relations)
+
+    def may_try(self, view: MaintainedView) -> bool:
+        """Whether as many rows have changed as the view's stores have, since a plan was last looked for."""
+        return self.tried is None or self.changed - self.tried >= rows_read(view)
+
+    def try_now(self, mix: Mapping[str, float]) -> None:
+        """Note that a plan is looked for, for changes of this mix."""
+        self.tried, self.mix = self.changed, mix
+
+    def is_other_mix(self, window: Window) -> bool:
+        """Whether more than half of the changes are of tables that had fewer of the changes before."""
+        total, before = sum(window.changes.values()), sum(self.mix.values())
+        more = (count / total - self.mix.get(table, 0) / before for table, count in window.changes.items())
+        return sum(share for share in more if share > 0) > 0.5
+
+
+def rows_read(view: MaintainedView) -> int:
+    """The rows of the stores that a view reads."""
+    return sum({id(source.store): source.store.table.live for source in view.all_sources}.values())
+
+
+def _read_steps(view: MaintainedView) -> int:
+    return sum(member.reads.steps for member in view.members)
