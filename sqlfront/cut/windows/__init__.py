@@ -1,0 +1,1 @@
+"""Window functions below other operators that have a native form."""

@@ -1,0 +1,220 @@
+"""Views over islands, such as sessions: equal to DuckDB's answer, whose orders are completed by all columns read."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.output.islands_node import IslandsNode
+from tests.definition_oracle import same_bag
+from tests.following import empty_and_drop, follow
+from tests.slices import parts
+
+SPELLINGS = Path(__file__).parents[2] / "fixtures" / "islands" / "spellings.sql"
+EVENTS = "CREATE TABLE events (person INTEGER, ts TIMESTAMP, note VARCHAR)"
+SCHEMA = "CREATE TABLE e (u INTEGER, o INTEGER, p VARCHAR, x BIGINT, f DOUBLE, d DATE)"
+COLUMNS = "uopxfd"
+FLAGS = (
+    "CASE WHEN o - {lag:o} > 1 THEN 1 ELSE 0 END",
+    "CASE WHEN {lag:o} IS NULL OR o - {lag:o} > 1 THEN 1 ELSE 0 END",
+    "(p IS DISTINCT FROM {lag:p})::INT",
+    "(p <> {lag:p})::INT",
+    "CASE WHEN x > 1 THEN 1 END",
+    "coalesce(p <> {lead:p}, false)::INT",
+    "if(o - {lag:o, 2} > 2, 2, 0)",
+    "CASE WHEN {lag:x} < x AND {lead:x} < x THEN 1 ELSE 0 END",
+    "(d IS DISTINCT FROM {lag:d, 1, d} + 1)::INT",
+    "CASE WHEN p = 'a' THEN 0 WHEN p = 'b' THEN 3 ELSE NULL END",
+)
+NUMBERS = (
+    "sum({flag})", "sum(flag)", "count(CASE WHEN flag > 0 THEN 1 END)", "sum(flag) FILTER (WHERE flag > 0)",
+    "count_if(flag > 0)", "sum(flag > 0)", "count(*) FILTER (WHERE flag = 1)",
+)  # fmt: skip
+FRAMES = ("", "", "RANGE UNBOUNDED PRECEDING", "ROWS UNBOUNDED PRECEDING", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
+AGGREGATES = (
+    "count(*) AS n", "sum(x) AS sx", "min(o) AS least, max(o) AS most", "avg(f) AS af", "max(p) AS mp",
+    "count(DISTINCT p) AS np", "list(o ORDER BY o, x, p, f, d, u) AS l", "sum(flag) AS begun", "median(x) AS m",
+)  # fmt: skip
+ABOVE = (
+    "{}",
+    "SELECT n, count(*) AS islands FROM ({}) GROUP BY n",
+    "SELECT * FROM ({}) WHERE n > 1",
+    "SELECT a.n, b.n AS m FROM ({}) a JOIN (SELECT u, count(*) AS n FROM e GROUP BY u) b ON a.n = b.n",
+    "SELECT max(n) AS longest, count(*) AS islands FROM ({})",
+)
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    yield connection
+    connection.close()
+
+
+def change(con: sqlfront.Connection, rng: random.Random) -> None:
+    """One random statement or transaction: the middle, ties, NULLs, copies, rows that change partition or place."""
+    number = lambda: rng.choice(["NULL", "0", "1", "1", "2", "3", "4", "6"])  # noqa: E731
+    text = lambda: rng.choice(["NULL", "'a'", "'a'", "'b'"])  # noqa: E731
+    day = lambda: rng.choice(["NULL", "'2026-01-01'", "'2026-01-02'", "'2026-01-04'"])  # noqa: E731
+    half = lambda: rng.choice(["NULL", "0.5", "-2"])  # noqa: E731
+    rows = [f"({number()}, {number()}, {text()}, {number()}, {half()}, {day()})" for _ in range(4)]
+    kind = rng.random()
+    if kind < 0.5:
+        con.execute(f"INSERT INTO e VALUES {', '.join(rows[: rng.randint(1, 4)] + rows[: rng.choice((0, 0, 1, 2))])}")
+    elif kind < 0.62:
+        update = rng.choice(("u = o", "o = o + 1", "o = NULL", "p = 'b'", "x = x - 1", "d = d + 1, f = 0.5"))
+        con.execute(f"UPDATE e SET {update} WHERE {rng.choice('uox')} IS NOT DISTINCT FROM {number()}")
+    elif kind < 0.72:
+        with con.session.in_transaction():
+            con.execute(f"DELETE FROM e WHERE o = {number()}")
+            con.execute(f"INSERT INTO e VALUES {rows[0]}, {rows[1]}")
+            con.execute(f"UPDATE e SET o = o - 1 WHERE u = {number()}")
+    elif kind < 0.97:
+        condition = f"{rng.choice('uox')} IS NOT DISTINCT FROM {number()} AND {rng.choice('uox')} IS DISTINCT FROM {number()}"
+        con.execute(f"DELETE FROM e WHERE {condition}")
+    else:
+        con.execute("DELETE FROM e")
+
+
+def random_query(rng: random.Random) -> tuple[str, str]:
+    """A query, and the same with orders completed by all columns that it reads."""
+    partition = rng.choice(("u", "u", "u, p", "", "u % 2"))
+    order = rng.choice(("o", "o DESC", "o NULLS FIRST", "o DESC, x", "p, o", "o + 1", "d, o DESC NULLS LAST"))
+    flag, number, frame = rng.choice(FLAGS), rng.choice(NUMBERS), rng.choice(FRAMES)
+    frame = frame if "{" in flag else ""  # The flag is a column of the rows then, by which ties are decided.
+    keys = [f"{one.strip()} AS k{place}" for place, one in enumerate(partition.split(",")) if one]
+    groups = [*(f"k{place}" for place in range(len(keys))), "number", *rng.sample(("f", "x"), rng.choice((0, 0, 0, 1)))]
+    shown = [*groups[: len(keys)], *(["number"] if rng.random() < 0.4 else [])]
+    made = [AGGREGATES[0], *rng.sample(AGGREGATES[1:], rng.randint(0, 3))]
+    having = rng.choice(("", "", " HAVING count(*) > 1", " HAVING max(x) IS NOT NULL"))
+    above = rng.choice(ABOVE)
+    inlined = "{flag}" in number
+
+    def text(read: str, columns: str) -> str:
+        ties = [f"{column} ASC NULLS LAST" for column in read]
+        by = f"PARTITION BY {partition} " if partition else ""
+        whole = f"({by}ORDER BY {', '.join([order, *ties])})" if read else f"({by}ORDER BY {order})"
+        spelled = re.sub(r"\{(lag|lead):([^}]*)\}", lambda found: f"{found[1]}({found[2]}) OVER {whole}", flag)
+        names = dict[str, str]()
+        lagged = re.sub(
+            r"\{(lag|lead):([^}]*)\}",
+            lambda found: names.setdefault(f"{found[1]}({found[2]}) OVER {whole}", f"other{len(names)}"),
+            flag,
+        )
+        ordered = ", ".join([order, *ties]) if frame.startswith("ROWS") else order
+        over = f"OVER ({by}ORDER BY {ordered} {frame})"
+        below = f"SELECT {', '.join(columns)} FROM e"
+        if inlined:
+            others = "".join(f", {value} AS {name}" for value, name in names.items())
+            below = f"SELECT *, 0 AS flag{others} FROM ({below})"
+        else:
+            below = f"SELECT *, {spelled} AS flag FROM ({below})"
+        numbered = f"SELECT *{''.join(f', {key}' for key in keys)}, {number.format(flag=lagged)} {over} AS number FROM ({below})"
+        inner = f"SELECT {', '.join([*shown, *made])} FROM ({numbered}) GROUP BY {', '.join(groups)}{having}"
+        return above.format(inner)
+
+    query = text("", COLUMNS)  # type: ignore[arg-type]
+    inner = query.replace(f"SELECT {', '.join(COLUMNS)} FROM e", "").replace("FROM e GROUP BY u", "")
+    inner = inner.replace("SELECT u, count(*)", "")
+    read = "".join(column for column in COLUMNS if re.search(rf"\b{column}\b", inner))
+    return query, text(read, COLUMNS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", parts(40))
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    con.execute(SCHEMA)
+    for _ in range(4):
+        change(con, rng)
+    queries = {f"v{number}": random_query(rng) for number in range(4)}
+    for name, (query, _) in queries.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    assert len(island_nodes(con)) == len(queries)
+
+    def check() -> dict[str, list[tuple[object, ...]]]:
+        found = {}
+        for name, (query, oracle) in queries.items():
+            found[name], expected = con.execute(f"FROM {name}").fetchall(), con.execute(oracle).fetchall()
+            assert same_bag(found[name], expected), f"{query}\nfound    {found[name]}\nexpected {expected}"
+        return found
+
+    follow(con, 30, lambda: change(con, rng), check)
+    empty_and_drop(con, queries, ("e",), check)
+
+
+def island_nodes(con: sqlfront.Connection) -> list[IslandsNode]:
+    return [one for one in con.session.database.engine.nodes.values() if isinstance(one, IslandsNode)]
+
+
+def spellings() -> list[tuple[str, str]]:
+    """The title and the text of each query of the fixture."""
+    parts = re.split(r"^-- (.*)$", SPELLINGS.read_text(), flags=re.MULTILINE)
+    return [(title, query.strip().rstrip(";")) for title, query in zip(parts[3::2], parts[4::2], strict=True)]
+
+
+def test_all_spellings_are_one_operator(con: sqlfront.Connection) -> None:
+    con.execute(EVENTS)
+    queries, told = spellings(), set()
+    for number, (_, query) in enumerate(queries):
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        rows = con.execute(f"EXPLAIN MATERIALIZED VIEW v{number}").fetchall()
+        told.add(str([row for row in rows if "islands" in str(row)]))
+    assert len(queries) >= 10 and len(island_nodes(con)) == len(queries)
+    assert all("O(log N + rows of the touched islands)" in one for one in told), told
+    rng = random.Random(7)
+    for _ in range(12):
+        at = [f"TIMESTAMP '2026-01-01' + INTERVAL ({rng.randint(0, 40) * 10}) MINUTE" for _ in range(3)]
+        con.execute(f"INSERT INTO events SELECT {rng.randint(1, 2)}, ts, 'x' FROM (VALUES ({'), ('.join(at)})) v(ts)")
+        con.execute(f"DELETE FROM events WHERE ts = {at[0]}")
+        for number, (title, query) in enumerate(queries):
+            found = con.execute(f"FROM v{number}").fetchall()
+            assert same_bag(found, con.execute(query).fetchall()), title
+
+
+def test_a_split_and_a_merge_change_the_touched_islands_alone(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE t (k INTEGER, o INTEGER)")
+    con.execute("INSERT INTO t SELECT 1, 10 * (i // 3) + i % 3 FROM range(30) r(i)")
+    query = "SELECT k, {}min(o) AS a, max(o) AS b FROM (SELECT *, sum(f) OVER (PARTITION BY k ORDER BY o) AS s FROM "
+    query += "(SELECT *, (o - lag(o) OVER (PARTITION BY k ORDER BY o) > 1)::INT AS f FROM t)) GROUP BY k, s"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query.format('')}")
+    con.execute(f"CREATE MATERIALIZED VIEW numbered AS {query.format('s, ')}")
+    with con.view("v").subscribe() as feed, con.view("numbered").subscribe() as all_numbers:
+        con.execute("DELETE FROM t WHERE o = 31")
+        assert sum(batch.num_rows for batch in feed.batches(timeout=0)) == 3
+        assert sum(batch.num_rows for batch in all_numbers.batches(timeout=0)) == 1 + 2 + 2 * 6
+        con.execute("INSERT INTO t VALUES (1, 31)")
+        assert sum(batch.num_rows for batch in feed.batches(timeout=0)) == 3
+
+
+def test_steps_are_logarithmic_in_a_partition_of_bounded_sessions() -> None:
+    seen = [_most_steps(rows) for rows in (1_000, 8_000, 64_000)]
+    assert seen[2] - seen[1] < 100 and seen[2] < 2 * seen[0], seen
+
+
+def _most_steps(rows: int) -> int:
+    """The most steps that a change of one row takes: in the middle, where it splits, merges or stretches an island, at
+    both ends, and in a partition of its own."""
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE t (k BIGINT, o BIGINT, x BIGINT)")
+    place = np.arange(rows)
+    at = place // 5 * 20 + place % 5
+    con.apply({"t": pa.table({"k": np.ones(rows, np.int64), "o": at, "x": place})})
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT k, min(o) AS a, max(o) AS b, sum(x) AS s FROM "
+        "(SELECT *, sum(f) OVER (PARTITION BY k ORDER BY o) AS n FROM (SELECT *, "
+        "CASE WHEN o - lag(o) OVER (PARTITION BY k ORDER BY o) > 10 THEN 1 ELSE 0 END AS f FROM t)) GROUP BY k, n"
+    )
+    most, middle = 0, rows // 10 * 20
+    for key, o in ((1, middle + 2), (1, middle + 12), (1, -30), (1, rows * 20), (2, 5)):
+        for weight in (1, -1):
+            change = pa.table({"k": [key], "o": [o], "x": [7], "_weight": [weight]})
+            most = max(most, con.apply({"t": change}).steps["v"])
+    con.close()
+    return most
