@@ -142,7 +142,7 @@ def _islands(block: IslandRows, tables: Callable[[str], str]) -> str:
     numbered = (
         f"dense_rank() OVER (ORDER BY {partition})",
         f"row_number() OVER (ORDER BY {', '.join([partition, *items])})",
-        f"rank() OVER (ORDER BY {', '.join([partition, *items[: block.peers]])})",
+        f"{'row_number' if block.by_rows else 'rank'}() OVER (ORDER BY {', '.join([partition, *items[: block.compared]])})",
         "true",
     )
     run = ", ".join(f"{number} AS {_quote(name)}" for number, name in zip(numbered, RUN, strict=True))

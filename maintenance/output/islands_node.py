@@ -68,7 +68,7 @@ class IslandsNode(QueriedRowsNode):
             for one in rows.items
         ]
         self.kept = NumberedStore(self.relation, rows.partition, self._order, len(self._order), name)
-        self._starts = {f"__start{place}": one for place, one in enumerate(self._order[: rows.peers])}
+        self._starts = {f"__start{place}": one for place, one in enumerate(self._order[: rows.compared])}
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
@@ -217,7 +217,7 @@ class IslandsNode(QueriedRowsNode):
 
     def _peers(self, run: Run) -> np.ndarray:
         """The number of the peers that each row of runs is one of."""
-        if self.rows.peers == len(self.rows.items):
+        if self.rows.by_rows:
             return np.arange(len(run.number))
         changed = np.zeros(len(run.number), bool)
         changed[1:] = run.number[1:] != run.number[:-1]

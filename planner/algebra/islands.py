@@ -89,16 +89,18 @@ class Islands:
 
 def islands_of(term: Aggregate) -> Islands | None:
     """What an aggregate has as groups, if these are islands."""
-    layers = _layers(term.input)
-    if not layers or term.sets is not None:
+    if term.sets is not None:
         return None
-    values, reaches = dict[Column, Scalar](), [(0, 0)]
-    place, numbering = place_of(_first(layers), values), None
+    layers, values, reaches = _layers(term.input), dict[Column, Scalar](), [(0, 0)]
+    place: Place | None = None
+    numbering: Windowed | None = None
     for layer in layers:
         if isinstance(layer, Map):
             values |= {one.column: substitute(one.value, values) for one in layer.made}
             continue
-        if numbering is not None or not all(place.is_like(place_of(one, values)) for one in layer.functions):
+        places = [place_of(one, values) for one in layer.functions]
+        place = place or places[0]
+        if numbering is not None or not all(place.is_like(one) for one in places):
             return None
         reach = reach_of(layer.functions)
         if reach is not None:
@@ -107,28 +109,19 @@ def islands_of(term: Aggregate) -> Islands | None:
             [numbering] = layer.functions
         else:
             return None
-    if numbering is None or not place.reads(layers[0].input.columns):
+    if place is None or numbering is None or not place.reads(layers[0].input.columns):
         return None
     reach = sum(before for before, _ in reaches), sum(after for _, after in reaches)
     return _grouped(term, layers, numbering, place, values, reach)
 
 
 def _layers(term: Term) -> tuple[Map | Window, ...]:
-    """The windows and maps that a term begins with, the lowest window first."""
+    """The windows and maps that a term begins with, the lowest first."""
     found: list[Map | Window] = []
     while isinstance(term, Map | Window):
         found.append(term)
         term = term.input
-    while found and isinstance(found[-1], Map):
-        found.pop()
     return tuple(reversed(found))
-
-
-def _first(layers: tuple[Map | Window, ...]) -> Windowed:
-    """A function of the lowest window."""
-    lowest = layers[0]
-    assert isinstance(lowest, Window)
-    return lowest.functions[0]
 
 
 def _numbers(one: Windowed, values: Values) -> bool:

@@ -28,7 +28,9 @@ class Place:
 
     def reads(self, columns: Iterable[Column]) -> bool:
         """Whether there is an order, and these columns alone decide it."""
-        return bool(self.order) and columns_of(*self.partition, *(one.value for one in self.order)) <= frozenset(columns)
+        return bool(self.order) and columns_of(*self.partition, *(one.value for one in self.order)) <= frozenset(
+            columns
+        )
 
 
 @dataclass(frozen=True)

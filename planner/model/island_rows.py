@@ -19,7 +19,8 @@ class IslandRows:
     by `query`, over the rows of whole islands and the rows around them: `before` rows before a row and `after` rows
     after it decide whether an island begins there. `{rows}` has a column more for each of RUN: the number of the run of
     adjacent islands, the row's place, the number of its peers, and whether the row is in the run or around it. The last
-    column of the query is the place of the island's first row. `peers` items decide which rows have one number.
+    column of the query is the place of the island's first row. The first `compared` items say where an island begins:
+    rows that tie in them are peers, which have one number, unless each row has its own, `by_rows`.
 
     `keys` are the columns with the partition's values. `number` is the column with the island's number, if one has it.
     `label` names the islands for EXPLAIN. `single`: each row is an island of its own, whose values the rows around it
@@ -29,13 +30,14 @@ class IslandRows:
     table: str
     partition: tuple[str, ...]
     items: tuple[OrderItem, ...]
-    peers: int
+    compared: int
     before: int
     after: int
     query: str
     columns: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
     number: str | None = None
+    by_rows: bool = False
     label: str = "islands"
     single: bool = False
     settings: tuple[tuple[str, str], ...] = ()

@@ -105,7 +105,8 @@ def _islands_block(islands: Islands, needed: Columns, blocks: Blocks) -> Term:
     blocks.completed[aggregate] = _completed_islands(islands, runs)
     planned = replace(
         runs.planned(_computed_islands(islands, runs), made, islands.keys, (islands.before, islands.after)),
-        peers=len(runs.order()) if islands.by_rows else len({item.value for item in islands.place.order}),
+        compared=len(runs.order()) if islands.by_rows else len({item.value for item in islands.place.order}),
+        by_rows=islands.by_rows,
         number=f"c{len(shown)}" if number in needed else None,
         label=f"islands{runs.spelled()}",
     )
@@ -152,7 +153,9 @@ def _neighbours_block(neighbours: Neighbours, needed: Columns, blocks: Blocks) -
     reach = (neighbours.before, neighbours.after)
     names = dict.fromkeys(f"{function_name(one.form)}() OVER" for one in window.functions)
     label = f"{', '.join(names)}{runs.spelled()}"
-    planned = replace(runs.planned(computed, passed((*shown, *more)), keys, reach), label=label, single=True)
+    planned = replace(
+        runs.planned(computed, passed((*shown, *more)), keys, reach), label=label, by_rows=True, single=True
+    )
     return runs.block(planned, window, made)
 
 

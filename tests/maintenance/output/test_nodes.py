@@ -116,6 +116,7 @@ GROUPS: dict[str, ComputedRows] = {
         (("number", "BIGINT"), ("n", "BIGINT"), ("m", "VARCHAR")),
         (),
         "number",
+        by_rows=True,
     ),
     "nearest rows": NearestRows(
         "main.r",
