@@ -11,7 +11,7 @@ from sqlfront.planner.algebra.terms import Sort, Term, Window, Windowed
 
 FARTHEST = 64
 """Functions of rows farther away are left to DuckDB, which computes the partition."""
-_FRAME = re.compile(r"ROWS (?:BETWEEN (.+) AND (.+)|(.+?))(?: EXCLUDE .+)?", re.IGNORECASE)
+_FRAME = re.compile(r"ROWS (?:BETWEEN (.+?) AND (.+?)|(.+?))(?: EXCLUDE .+)?", re.IGNORECASE)
 _BOUND = re.compile(r"(?:(\d+) (PRECEDING|FOLLOWING)|CURRENT ROW)", re.IGNORECASE)
 
 

@@ -128,9 +128,14 @@ def random_query(con: sqlfront.Connection, rng: random.Random) -> tuple[str, str
         return above.format(inner)
 
     query = text("")
+    return query, text(columns_read(con, query))
+
+
+def columns_read(con: sqlfront.Connection, query: str) -> str:
+    """The columns of the table that a query reads."""
     *_, (_, term) = con.execute(f"EXPLAIN (ALGEBRA) {query}").fetchall()
     scans = [re.findall(r"\b[a-z]\b", scan) for scan in re.findall(r"SCAN main.e\((.*)\)", term)]
-    return query, text("".join(sorted(max(scans, key=len), key=COLUMNS.index)))
+    return "".join(sorted(max(scans, key=len), key=COLUMNS.index))
 
 
 @pytest.mark.parametrize("seed", parts(40))
@@ -224,3 +229,56 @@ def _most_steps(rows: int) -> int:
             most = max(most, con.apply({"t": change}).steps["v"])
     con.close()
     return most
+
+
+NEAR = (
+    "lag(x) OVER {}", "lead(p, 2) OVER {}", "lag(o, 1, x) OVER {}", "lead(d) OVER {}", "lag(x, 0) OVER {}",
+    "sum(x) OVER ({} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)", "max(p) OVER ({} ROWS 1 PRECEDING)",
+    "first_value(x) OVER ({} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING)", "count(DISTINCT p) OVER ({} ROWS 3 PRECEDING)",
+    "list(x) OVER ({} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
+)  # fmt: skip
+OVER_NEAR = (
+    "SELECT a, count(*) AS n FROM ({}) GROUP BY a",
+    "SELECT u, max(a) AS a, min(b) AS b FROM ({}) GROUP BY u",
+    "SELECT DISTINCT a, b FROM ({}) WHERE a IS NOT NULL",
+    "SELECT s.a, t.x FROM ({}) s JOIN e t ON s.x = t.x AND t.o > 2",
+    "SELECT *, sum(x) OVER (PARTITION BY u ORDER BY o) AS running FROM ({})",
+)
+
+
+def random_neighbours(con: sqlfront.Connection, rng: random.Random) -> tuple[str, str]:
+    """A query over functions of a few rows around each row, and the same with their orders completed."""
+    partition = rng.choice(("u", "u", "u, p", "", "u % 2"))
+    order = rng.choice(("o", "o DESC", "o NULLS FIRST", "o DESC, x", "p, o", "o + 1", "d, o DESC NULLS LAST"))
+    functions, above = rng.sample(NEAR, 2), rng.choice(OVER_NEAR)
+
+    def text(more: str) -> str:
+        by = f"{f'PARTITION BY {partition} ' if partition else ''}ORDER BY {order}{more}"
+        made = [one.format(f"({by})" if one.endswith("OVER {}") else by) for one in functions]
+        below = f"SELECT u, o, p, x, f, d, {made[0]} AS a, {made[1]} AS b FROM e"
+        return above.format(below)
+
+    query = text("")
+    return query, text("".join(f", {column} ASC NULLS LAST" for column in columns_read(con, query)))
+
+
+@pytest.mark.parametrize("seed", parts(20))
+def test_functions_of_rows_around_a_row_are_computed_around_changed_rows(con: sqlfront.Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    con.execute(SCHEMA)
+    for _ in range(4):
+        change(con, rng)
+    queries = {f"v{number}": random_neighbours(con, rng) for number in range(3)}
+    for name, (query, _) in queries.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    assert len(island_nodes(con)) == len(queries) and all(one.rows.single for one in island_nodes(con))
+
+    def check() -> dict[str, list[tuple[object, ...]]]:
+        found = {}
+        for name, (query, oracle) in queries.items():
+            found[name], expected = con.execute(f"FROM {name}").fetchall(), con.execute(oracle).fetchall()
+            assert same_bag(found[name], expected), f"{query}\nfound    {found[name]}\nexpected {expected}"
+        return found
+
+    follow(con, 25, lambda: change(con, rng), check)
+    empty_and_drop(con, queries, ("e",), check)
