@@ -115,12 +115,14 @@ def _islands_block(islands: Islands, needed: Columns, blocks: Blocks) -> Term:
 
 
 def _completed_islands(islands: Islands, runs: _Runs) -> Aggregate:
-    """The islands with orders that leave nothing open."""
+    """The islands with orders that leave nothing open: all windows take the copies of a row in one order, too."""
+    place = Windowed(runs.place, "row_number()", (), islands.place.partition, islands.place.order)
 
     def change(one: Windowed) -> Windowed:
-        return one if one == islands.numbering and not islands.by_rows else runs.completed(one)
+        follows_rows = one != islands.numbering or islands.by_rows
+        return replace(one, order=(Sort(Ref(runs.place)),)) if follows_rows else one
 
-    over = islands.over(islands.rows, change)
+    over = islands.over(Window(islands.rows, (runs.completed(place),)), change)
     return with_total_orders(replace(islands.aggregate, input=over), islands.rows.columns)
 
 

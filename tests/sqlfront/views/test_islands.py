@@ -107,7 +107,7 @@ def random_query(con: sqlfront.Connection, rng: random.Random) -> tuple[str, str
     def text(read: str) -> str:
         ties = [f"{column} ASC NULLS LAST" for column in read]
         by = f"PARTITION BY {partition} " if partition else ""
-        whole = f"({by}ORDER BY {', '.join([order, *ties])})" if read else f"({by}ORDER BY {order})"
+        whole = f"({by}ORDER BY {'place' if read else order})"
         spelled = re.sub(r"\{(lag|lead):([^}]*)\}", lambda found: f"{found[1]}({found[2]}) OVER {whole}", flag)
         names = dict[str, str]()
         lagged = re.sub(
@@ -115,9 +115,11 @@ def random_query(con: sqlfront.Connection, rng: random.Random) -> tuple[str, str
             lambda found: names.setdefault(f"{found[1]}({found[2]}) OVER {whole}", f"other{len(names)}"),
             flag,
         )
-        ordered = ", ".join([order, *ties]) if frame.startswith("ROWS") else order
+        ordered = "place" if read and frame.startswith("ROWS") else order
         over = f"OVER ({by}ORDER BY {ordered} {frame})"
         below = f"SELECT {', '.join(COLUMNS)} FROM e"
+        if read:  # The copies of a row, too, are in one order for all windows.
+            below = f"SELECT *, row_number() OVER ({by}ORDER BY {', '.join([order, *ties])}) AS place FROM ({below})"
         if inlined:
             others = "".join(f", {value} AS {name}" for value, name in names.items())
             below = f"SELECT *, 0 AS flag{others} FROM ({below})"
@@ -365,13 +367,14 @@ def test_many_epochs_split_and_merge(con: sqlfront.Connection, epochs: int) -> N
     con.execute("CREATE CHANGE TABLE e (u BIGINT, o BIGINT, x BIGINT)")
     queries = []
     for name, shown, frame in (("v", "", ""), ("w", "number, ", "ROWS UNBOUNDED PRECEDING")):
-        order = "o, u, x" if frame else "o"
-        queries.append(
+        text = (
             f"SELECT u, {shown}min(o) AS a, max(o) AS b, count(*) AS n, sum(x) AS s FROM (SELECT *, sum(f) OVER "
-            f"(PARTITION BY u ORDER BY {order} {frame}) AS number FROM (SELECT *, CASE WHEN o - lag(o) OVER "
-            f"(PARTITION BY u ORDER BY {order}) > 2 THEN 1 ELSE 0 END AS f FROM e)) GROUP BY u, number"
+            f"(PARTITION BY u ORDER BY {{0}} {frame}) AS number FROM (SELECT *, CASE WHEN o - lag(o) OVER "
+            f"(PARTITION BY u ORDER BY {{0}}) > 2 THEN 1 ELSE 0 END AS f FROM {{1}})) GROUP BY u, number"
         )
-        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {queries[-1]}")
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {text.format('o, u, x' if frame else 'o', 'e')}")
+        numbered = "(SELECT *, row_number() OVER (PARTITION BY u ORDER BY o, x) AS place FROM e)"
+        queries.append(text.format("place", numbered) if frame else text.format("o", "e"))
     for epoch in range(epochs):
         rows, weights = [], []
         for _ in range(rng.choice((1, 1, 1, 2, 5))):
