@@ -139,10 +139,11 @@ def _islands(block: IslandRows, tables: Callable[[str], str]) -> str:
         for one in block.items
     ]
     partition = ", ".join(map(_quote, block.partition)) or "1"
+    peers = "row_number" if block.by_rows else "rank"
     numbered = (
         f"dense_rank() OVER (ORDER BY {partition})",
         f"row_number() OVER (ORDER BY {', '.join([partition, *items])})",
-        f"{'row_number' if block.by_rows else 'rank'}() OVER (ORDER BY {', '.join([partition, *items[: block.compared]])})",
+        f"{peers}() OVER (ORDER BY {', '.join([partition, *items[: block.compared]])})",
         "true",
     )
     run = ", ".join(f"{number} AS {_quote(name)}" for number, name in zip(numbered, RUN, strict=True))

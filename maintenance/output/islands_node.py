@@ -24,7 +24,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.group_store import GroupStore, copies
 from sqlfront.maintenance.output.kept_rows import QueriedRowsNode
-from sqlfront.maintenance.output.numbered_store import NumberedStore, Run
+from sqlfront.maintenance.output.ordered_store import NumberedStore, Run
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.tree.description import Description

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from sqlfront.planner.algebra.neighbours import Place, place_of, reach_of
-from sqlfront.planner.algebra.rewriting import passed
+from sqlfront.planner.algebra.neighbours import Layers, Place, layers_of, over_rows, place_of, reach_of
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
@@ -45,7 +44,7 @@ class Islands:
     """
 
     aggregate: Aggregate
-    layers: tuple[Map | Window, ...]
+    layers: Layers
     numbering: Windowed
     place: Place
     keys: tuple[Column, ...]
@@ -76,22 +75,19 @@ class Islands:
     ) -> Term:
         """The layers over other rows, whose columns all pass through them, with changed windows. `numbered` chooses
         the rows that are numbered."""
-        found = rows
-        for layer in self.layers:
-            if isinstance(layer, Window):
-                below = numbered(found) if self.numbering in layer.functions else found
-                found = Window(below, tuple(map(change, layer.functions)))
-            else:
-                made = {one.column for one in layer.made}
-                found = Map(found, (*layer.made, *passed(one for one in found.columns if one not in made)))
-        return found
+
+        def windowed(layer: Window, below: Term) -> Term:
+            shown = numbered(below) if self.numbering in layer.functions else below
+            return Window(shown, tuple(map(change, layer.functions)))
+
+        return over_rows(self.layers, rows, windowed)
 
 
 def islands_of(term: Aggregate) -> Islands | None:
     """What an aggregate has as groups, if these are islands."""
     if term.sets is not None:
         return None
-    layers, values, reaches = _layers(term.input), dict[Column, Scalar](), [(0, 0)]
+    layers, values, reaches = layers_of(term.input), dict[Column, Scalar](), [(0, 0)]
     place: Place | None = None
     numbering: Windowed | None = None
     for layer in layers:
@@ -113,15 +109,6 @@ def islands_of(term: Aggregate) -> Islands | None:
         return None
     reach = sum(before for before, _ in reaches), sum(after for _, after in reaches)
     return _grouped(term, layers, numbering, place, values, reach)
-
-
-def _layers(term: Term) -> tuple[Map | Window, ...]:
-    """The windows and maps that a term begins with, the lowest first."""
-    found: list[Map | Window] = []
-    while isinstance(term, Map | Window):
-        found.append(term)
-        term = term.input
-    return tuple(reversed(found))
 
 
 def _numbers(one: Windowed, values: Values) -> bool:
@@ -152,7 +139,7 @@ def _is_flag(value: Scalar) -> bool:
 
 def _grouped(
     term: Aggregate,
-    layers: tuple[Map | Window, ...],
+    layers: Layers,
     numbering: Windowed,
     place: Place,
     values: Values,

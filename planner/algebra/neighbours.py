@@ -1,13 +1,17 @@
-"""Window functions that read a few rows around a row: LAG and LEAD, and frames of so many ROWS."""
+"""Window functions that read a few rows around a row: LAG and LEAD, and frames of so many ROWS; and where they stand.
+
+Windows and the maps between them are *layers* over their rows.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import TRUE, Column, Constant, Scalar, columns_of, function_name, substitute
-from sqlfront.planner.algebra.terms import Sort, Term, Window, Windowed
+from sqlfront.planner.algebra.terms import Map, Sort, Term, Window, Windowed
 
 FARTHEST = 64
 """Functions of rows farther away are left to DuckDB, which computes the partition."""
@@ -31,6 +35,30 @@ class Place:
         return bool(self.order) and columns_of(*self.partition, *(one.value for one in self.order)) <= frozenset(
             columns
         )
+
+
+Layers = tuple[Map | Window, ...]
+
+
+def layers_of(term: Term) -> Layers:
+    """The windows and maps that a term begins with, the lowest first."""
+    found: list[Map | Window] = []
+    while isinstance(term, Map | Window):
+        found.append(term)
+        term = term.input
+    return tuple(reversed(found))
+
+
+def over_rows(layers: Layers, rows: Term, windowed: Callable[[Window, Term], Term]) -> Term:
+    """Layers over other rows, whose columns all pass through them. `windowed` puts a window over a term."""
+    found = rows
+    for layer in layers:
+        if isinstance(layer, Window):
+            found = windowed(layer, found)
+        else:
+            made = {one.column for one in layer.made}
+            found = Map(found, (*layer.made, *passed(one for one in found.columns if one not in made)))
+    return found
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,13 @@ def list_runs(
 
     def listed(out: int) -> int:
         found: int = group_reads.runs(
-            table.address, index, begins.ctypes.data, ends.ctypes.data, len(begins), scratch.ctypes.data,
-            sizes.ctypes.data, out,
+            table.address, index, address_of(begins), address_of(ends), len(begins), address_of(scratch),
+            address_of(sizes), out,
         )  # fmt: skip
         return found
 
     found = np.empty(listed(0), np.int64)
-    listed(found.ctypes.data)
+    listed(address_of(found))
     return sizes, found
 
 

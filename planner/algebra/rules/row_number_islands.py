@@ -1,9 +1,9 @@
 """Groups by a difference of row numbers become islands, which a running sum of flags numbers.
 
-Whole numbers or days in a row have one `day - row_number() OVER (PARTITION BY p ORDER BY day)`, if no two rows of p have
-one day; with `dense_rank()` they may. A run of equal values of s has one `row_number() OVER (PARTITION BY p ORDER BY t) -
-row_number() OVER (PARTITION BY p, s ORDER BY t)`, which no other run of the same value has. The difference is no part
-of what the rule leaves, so nothing above may read it.
+Whole numbers or days in a row have one `day - row_number() OVER (PARTITION BY p ORDER BY day)`, if no two rows of p
+have one day; with `dense_rank()` they may. A run of equal values of s has one `row_number() OVER (PARTITION BY p ORDER
+BY t) - row_number() OVER (PARTITION BY p, s ORDER BY t)`, which no other run of the same value has. The difference is
+no part of what the rule leaves, so nothing above may read it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlfront.planner.algebra.column_use import Columns, columns_read
-from sqlfront.planner.algebra.neighbours import Place, place_of
-from sqlfront.planner.algebra.rewriting import NewColumns, extended, passed, with_changed
+from sqlfront.planner.algebra.neighbours import Place, layers_of, over_rows, place_of
+from sqlfront.planner.algebra.rewriting import NewColumns, extended, with_changed
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -78,12 +78,8 @@ class _Numbers:
     """An aggregate with the numbers of rows below it, in the `layers` of windows and maps over `rows`."""
 
     def __init__(self, aggregate: Aggregate, facts: Facts) -> None:
-        self._aggregate, self._facts = aggregate, facts
-        self._layers, rows = list[Map | Window](), aggregate.input
-        while isinstance(rows, Map | Window):
-            self._layers.insert(0, rows)
-            rows = rows.input
-        self._rows = rows
+        self._aggregate, self._facts, self._layers = aggregate, facts, layers_of(aggregate.input)
+        self._rows = self._layers[0].input if self._layers else aggregate.input
         self._values, self._functions = dict[Column, Scalar](), dict[Column, tuple[str, Place]]()
         for layer in self._layers:
             if isinstance(layer, Map):
@@ -109,7 +105,7 @@ class _Numbers:
             return None
         left, right = value.arguments
         if isinstance(left, Ref) and isinstance(right, Ref) and {left.column, right.column} <= self._functions.keys():
-            return self._runs(*(self._functions[one.column] for one in (left, right)), new)
+            return self._runs(self._functions[left.column], self._functions[right.column], new)
         while isinstance(right, Call) and right.form in _STEPS:
             [right] = right.arguments
         if not isinstance(right, Ref) or right.column not in self._functions:
@@ -154,17 +150,14 @@ class _Numbers:
     def _by_islands(self, difference: Column, found: _Difference, new: NewColumns) -> Term:
         place, aggregate = found.place, self._aggregate
         begins, number = new.column("begins", "BOOLEAN"), new.column("number", "BIGINT")
-        over = {"partition": place.partition, "order": place.order}
-        before = tuple(Windowed(column, "lag({0})", (value,), **over) for column, value in found.values.items())
+        before = tuple(
+            Windowed(column, "lag({0})", (value,), place.partition, place.order)
+            for column, value in found.values.items()
+        )
         flagged = extended(Window(self._rows, before), [Made(begins, found.flag)])
         count = Windowed(number, "count(*)", (), place.partition, place.order, filter=Ref(begins))
-        rows: Term = Window(flagged, (count,))
-        for layer in self._layers:
-            if isinstance(layer, Window):
-                rows = replace(layer, input=rows)
-            else:
-                made = {one.column for one in layer.made}
-                rows = Map(rows, (*layer.made, *passed(one for one in rows.columns if one not in made)))
+        numbered = Window(flagged, (count,))
+        rows = over_rows(self._layers, numbered, lambda layer, below: replace(layer, input=below))
         groups = tuple(number if column == difference else column for column in aggregate.groups)
         changed = replace(aggregate, input=rows, groups=groups)
         made = (Made(one, null(one.type) if one == difference else Ref(one)) for one in aggregate.columns)

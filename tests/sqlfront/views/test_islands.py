@@ -125,7 +125,8 @@ def random_query(con: sqlfront.Connection, rng: random.Random) -> tuple[str, str
             below = f"SELECT *, 0 AS flag{others} FROM ({below})"
         else:
             below = f"SELECT *, {spelled} AS flag FROM ({below})"
-        numbered = f"SELECT *{''.join(f', {key}' for key in keys)}, {number.format(flag=lagged)} {over} AS number FROM ({below})"
+        made_keys = "".join(f", {key}" for key in keys)
+        numbered = f"SELECT *{made_keys}, {number.format(flag=lagged)} {over} AS number FROM ({below})"
         inner = f"SELECT {', '.join([*shown, *made])} FROM ({numbered}) GROUP BY {', '.join(groups)}{having}"
         return above.format(inner)
 
@@ -291,7 +292,7 @@ def test_functions_of_rows_around_a_row_are_computed_around_changed_rows(con: sq
 NUMBERED = (
     "SELECT u, min(o) AS a, count(*) AS n FROM (SELECT u, o, o - row_number() OVER (PARTITION BY u ORDER BY o) AS g "
     "FROM (SELECT DISTINCT u, o FROM e)) GROUP BY u, g",
-    "SELECT u, min(d) AS a, count(*) AS n FROM (SELECT *, d - CAST(row_number() OVER (PARTITION BY u ORDER BY d) AS INT) "
+    "SELECT u, min(d) AS a, count(*) AS n FROM (SELECT *, d - row_number() OVER (PARTITION BY u ORDER BY d)::INT "
     "AS g FROM (SELECT u, d FROM e GROUP BY u, d)) GROUP BY u, g",
     "SELECT min(d) AS a, count(*) AS n FROM (SELECT d, d - INTERVAL (row_number() OVER (ORDER BY d)) DAY AS g "
     "FROM (SELECT DISTINCT d FROM e)) GROUP BY g",
@@ -334,8 +335,8 @@ def test_an_epoch_that_fails_changes_no_island(con: sqlfront.Connection) -> None
     con.execute("CREATE TABLE t (k INTEGER, o INTEGER, v VARCHAR)")
     con.execute(
         "CREATE MATERIALIZED VIEW s AS SELECT k, min(o) AS a, sum(v::INT) AS total FROM (SELECT *, sum(f) OVER "
-        "(PARTITION BY k ORDER BY o) AS n FROM (SELECT *, (o > 1 + lag(o, 1, o) OVER (PARTITION BY k ORDER BY o))::INT AS f "
-        "FROM t)) GROUP BY k, n"
+        "(PARTITION BY k ORDER BY o) AS n FROM (SELECT *, (o > 1 + lag(o, 1, o) OVER (PARTITION BY k ORDER BY o))::INT "
+        "AS f FROM t)) GROUP BY k, n"
     )
     con.execute("INSERT INTO t VALUES (1, 1, '1'), (1, 2, '2'), (1, 5, '3'), (2, 7, '4')")
     rows = [(1, 1, 3), (1, 5, 3), (2, 7, 4)]
@@ -352,8 +353,9 @@ def test_an_epoch_that_fails_changes_no_island(con: sqlfront.Connection) -> None
 def test_values_without_an_order_are_computed_by_partition(con: sqlfront.Connection) -> None:
     con.execute("CREATE TABLE t (k INTEGER, o INTEGER, m INTERVAL)")
     con.execute(
-        "CREATE MATERIALIZED VIEW s AS SELECT k, max(m) AS longest FROM (SELECT *, sum(f) OVER (PARTITION BY k ORDER BY o) "
-        "AS n FROM (SELECT *, (o - lag(o) OVER (PARTITION BY k ORDER BY o) > 1)::INT AS f FROM t)) GROUP BY k, n"
+        "CREATE MATERIALIZED VIEW s AS SELECT k, max(m) AS longest FROM (SELECT *, sum(f) OVER (PARTITION BY k "
+        "ORDER BY o) AS n FROM (SELECT *, (o - lag(o) OVER (PARTITION BY k ORDER BY o) > 1)::INT AS f FROM t)) "
+        "GROUP BY k, n"
     )
     assert not island_nodes(con)
     [reason] = [value for key, value in con.execute("EXPLAIN MATERIALIZED VIEW s").fetchall() if key == "reason"]
@@ -444,9 +446,9 @@ def test_ties_are_decided_by_the_columns_that_are_read(con: sqlfront.Connection)
     """In the order of the table's columns, whatever DuckDB's query says: CHECK compares with these."""
     con.execute("CREATE TABLE t (k INTEGER, s VARCHAR, o INTEGER)")
     con.execute(
-        "CREATE MATERIALIZED VIEW v AS SELECT k, s, count(*) AS n FROM (SELECT *, sum(f) OVER (PARTITION BY k ORDER BY o "
-        "ROWS UNBOUNDED PRECEDING) AS number FROM (SELECT *, (s IS DISTINCT FROM lag(s) OVER (PARTITION BY k ORDER BY o)) "
-        "::INT AS f FROM t)) GROUP BY k, s, number"
+        "CREATE MATERIALIZED VIEW v AS SELECT k, s, count(*) AS n FROM (SELECT *, sum(f) OVER (PARTITION BY k "
+        "ORDER BY o ROWS UNBOUNDED PRECEDING) AS number FROM (SELECT *, (s IS DISTINCT FROM lag(s) OVER "
+        "(PARTITION BY k ORDER BY o))::INT AS f FROM t)) GROUP BY k, s, number"
     )
     for rows in ("(1, 'b', 1), (1, 'a', 1), (1, 'b', 1)", "(1, 'a', 1), (1, NULL, 1)", "(1, 'b', 0), (1, 'a', 2)"):
         con.execute(f"INSERT INTO t VALUES {rows}")
