@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sqlfront.planner.model.computed_rows import TemporalRows, TouchedGroups
+from sqlfront.planner.model.island_rows import RUN, IslandRows
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.model.query import (
     Atom,
@@ -101,6 +102,8 @@ def _rows_of(block: BlockRows, con: Any, tables: Callable[[str], str]) -> list[R
         query = _nearest(block, tables)
     elif isinstance(block, TemporalRows):
         query = _passing(block, tables)
+    elif isinstance(block, IslandRows):
+        query = _islands(block, tables)
     elif isinstance(block, TouchedGroups):
         query = block.query.replace("{rows}", tables(block.table))
     else:
@@ -127,6 +130,25 @@ def _nearest(block: NearestRows, tables: Callable[[str], str]) -> str:
     kept = "" if block.outer else " WHERE partner IS NOT NULL"
     rows = f"SELECT l, {right} AS partner FROM {tables(block.left)} l"
     return f"SELECT unnest(l){shown} FROM ({rows}){kept}"
+
+
+def _islands(block: IslandRows, tables: Callable[[str], str]) -> str:
+    """The islands of whole partitions, whose places DuckDB numbers."""
+    items = [
+        f"{_quote(one.variable)} {'DESC' if one.descending else 'ASC'} NULLS {'FIRST' if one.nulls_first else 'LAST'}"
+        for one in block.items
+    ]
+    partition = ", ".join(map(_quote, block.partition)) or "1"
+    peers = "row_number" if block.by_rows else "rank"
+    numbered = (
+        f"dense_rank() OVER (ORDER BY {partition})",
+        f"row_number() OVER (ORDER BY {', '.join([partition, *items])})",
+        f"{peers}() OVER (ORDER BY {', '.join([partition, *items[: block.compared]])})",
+        "true",
+    )
+    run = ", ".join(f"{number} AS {_quote(name)}" for number, name in zip(numbered, RUN, strict=True))
+    query = block.query.replace("{rows}", f"(SELECT *, {run} FROM {tables(block.table)})")
+    return f"SELECT {', '.join(name for name, _ in block.columns)} FROM ({query})"
 
 
 def _kept_values(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from sqlfront.maintenance.output.constant_rows import ConstantNode
+from sqlfront.maintenance.output.islands_node import IslandsNode
 from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from sqlfront.maintenance.output.node import ComputedNode, Keeper
 from sqlfront.maintenance.output.temporal_rows import TemporalNode
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.computed_rows import ComputedRows, ConstantRows, TemporalRows, TouchedGroups
+from sqlfront.planner.model.island_rows import IslandRows
 from sqlfront.planner.model.nearest_rows import NearestRows
 
 NODES: dict[type[Any], type[Any]] = {
@@ -18,6 +20,7 @@ NODES: dict[type[Any], type[Any]] = {
     ConstantRows: ConstantNode,
     NearestRows: NearestRowsNode,
     TemporalRows: TemporalNode,
+    IslandRows: IslandsNode,
 }
 
 

@@ -36,17 +36,22 @@ class GroupStore:
     groupings.
 
     The words of rows are an array for each word of a row, in the order of the store. With `order` the groups of the
-    first grouping are sorted by these columns, each with flags.
+    first grouping are sorted by these columns, each with flags; `numbered`: a row's position in its group is known.
     """
 
     def __init__(
-        self, relation: Relation, groupings: Sequence[Sequence[str]], user: str, order: Sequence[tuple[str, int]] = ()
+        self,
+        relation: Relation,
+        groupings: Sequence[Sequence[str]],
+        user: str,
+        order: Sequence[tuple[str, int]] = (),
+        numbered: bool = False,
     ) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
         self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.indexes = [tuple(map(quote, keys)) for keys in groupings]
         by = tuple((quote(name), flags) for name, flags in order)
-        self._order = StoreOrder(self.indexes[0], by) if by else None
+        self._order, self._numbered = StoreOrder(self.indexes[0], by) if by else None, numbered
         # A store has one order: a sorted one is for those alone who need it.
         self.store: LeafStore = relation.open_store(columns, (), (), (), f"sorted: {self._order}" if by else 0)
         self._fresh = self.store.key not in known
@@ -56,7 +61,8 @@ class GroupStore:
     def open(self, keeper: Keeper, rows: Rows | None, load: Load | None = None) -> None:
         """Index the store by group; fill it with rows, by default the relation's, unless others have it filled."""
         old, store = self.store.table, self.store
-        renewed = self.relation.reindex(store, self.indexes, [False] * len(self.indexes), self._order)
+        summed = [False] * len(self.indexes)
+        renewed = self.relation.reindex(store, self.indexes, summed, self._order, self._numbered)
         if self._fresh:
             keeper.fill(self.relation, store, rows, load)
         elif renewed:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.output.group_store import GroupStore, copies
-from sqlfront.maintenance.output.kept_rows import KeptRowsNode
+from sqlfront.maintenance.output.kept_rows import QueriedRowsNode
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
-from sqlfront.maintenance.relation.bad_rows import blamed_group
 from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.computed_rows import TouchedGroups
 from sqlfront.planner.theory.wording import table_name
-from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,18 +30,15 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
-class TouchedGroupsNode(KeptRowsNode):
-    """The groups of one relation; see `Node`. `rows_computed` counts the rows handed to DuckDB.
-
-    `kept` are the rows of the relation, `own` those of the node, which `feed` opens.
-    """
+class TouchedGroupsNode(QueriedRowsNode):
+    """The groups of one relation; see `Node`. `kept` are the rows of the relation, `own` those of the node, which
+    `feed` opens."""
 
     own: GroupStore
     rows: TouchedGroups
 
     def __init__(self, name: str, rows: TouchedGroups, number: int, keeper: Keeper) -> None:
         super().__init__(name, rows, number, keeper)
-        self.relation, self.rows_computed = keeper.relations[rows.table], 0
         self.kept = GroupStore(self.relation, rows.groupings, name)
 
     def open(self, load: Load) -> None:
@@ -114,27 +109,8 @@ class TouchedGroupsNode(KeptRowsNode):
     def _computed(self, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Table:
         """The computed rows of some groups of each grouping: all rows of these groups, and how often each is there."""
         found = [copies(*one) for one in members]
-        words = np.concatenate(found, axis=1)
-        self.rows_computed += words.shape[1]
-        self._machine.counters[self.number] += words.shape[1]
-        types = {column.name: column.type for column in self.relation.columns}
-        rows, groups = self.kept.decoded(words), self.rows
+        rows, groups, more = self.kept.decoded(np.concatenate(found, axis=1)), self.rows, dict[str, str]()
         if groups.sets is not None:
             numbers = np.repeat(np.arange(len(found)), [one.shape[1] for one in found])
-            rows = rows.append_column(groups.sets.tag, [numbers])
-            types[groups.sets.tag] = "INTEGER"
-
-        def compute(some: pa.Table) -> pa.Table:
-            return self._evaluate.query(some, types, groups.query, groups.settings)
-
-        try:
-            computed = compute(rows)
-        except DataError as error:
-            tables = sorted(table_name(name) for name in self._tables_below(self.relation.name))
-            raise blamed_group(self.name, groups, tables, self.relation, rows, compute, error) from error
-        return computed.rename_columns([name for name, _ in groups.columns]).combine_chunks()
-
-    def _tables_below(self, relation: str) -> set[str]:
-        """The tables whose rows reach a relation."""
-        node = self._keeper.nodes.get(relation)
-        return {relation} if node is None else {table for one in node.relations for table in self._tables_below(one)}
+            rows, more = rows.append_column(groups.sets.tag, [numbers]), {groups.sets.tag: "INTEGER"}
+        return self.query(rows, more).rename_columns([name for name, _ in groups.columns]).combine_chunks()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Input, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
     from sqlfront.planner.model.computed_rows import TouchedGroups
+    from sqlfront.planner.model.island_rows import IslandRows
 
 _LONGEST = 200
 _RENAMED = re.compile(r'"((?:[^"]|"")*)" AS (c\d+)\b')  # How the query of groups calls the columns of its rows.
@@ -72,7 +73,7 @@ def view_of(name: str) -> str:
 
 def blamed_group(
     node: str,
-    groups: TouchedGroups,
+    groups: TouchedGroups | IslandRows,
     tables: Sequence[str],
     relation: Relation,
     rows: pa.Table,

@@ -12,11 +12,13 @@ from sqlfront.planner.model.bound import (
     EXTENDED_RESULT,
     INTERMEDIATE_CHANGE,
     INTERMEDIATE_RESULTS,
+    LATER_ISLANDS,
     LINEAR_BOUND,
     LOGARITHMIC_BOUND,
     RESULT,
     RESULT_CHANGE,
     SORTED_ROWS,
+    TOUCHED_ISLANDS,
     TOUCHED_ROWS,
     Bound,
     Term,
@@ -114,6 +116,12 @@ moves."""
 
 NEAREST = replace(RANGES, update=LOGARITHMIC_BOUND.plus(RESULT_CHANGE))
 """An as-of join over two sides in order: look-ups in a search tree, and the rows whose nearest row changes."""
+
+ISLANDS = replace(RANGES, update=LOGARITHMIC_BOUND.plus(TOUCHED_ISLANDS))
+"""Islands of rows in order: look-ups in search trees, and the rows of the islands that a change touches."""
+
+NUMBERED_ISLANDS = replace(ISLANDS, update=LOGARITHMIC_BOUND.plus(TOUCHED_ISLANDS, LATER_ISLANDS))
+"""The same where the number of each island is put out."""
 
 
 def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:

@@ -18,6 +18,7 @@ from sqlfront.cut.computed_groups import with_temporal_filters
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
+from sqlfront.cut.windows.run_blocks import with_runs
 from sqlfront.planner.algebra.clock import mark_clock
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.rules.all_rules import normalise
@@ -112,6 +113,7 @@ def bind_view(
     blocks.more_labels = list(order_by)
     if clock:
         term = with_temporal_filters(term, clock, blocks)
+    term = with_runs(term, blocks)
     definition = blocks.definition(term, bound.names, bound.more, [name for name, _ in columns])
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")

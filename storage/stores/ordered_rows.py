@@ -13,7 +13,14 @@ import numpy as np
 from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import order_statistics as kernels
-from sqlfront.storage.stores.row_addresses import address_of, find_rows, gather_words, group_sizes, list_members
+from sqlfront.storage.stores.row_addresses import (
+    address_of,
+    find_rows,
+    gather_words,
+    group_sizes,
+    list_members,
+    list_runs,
+)
 from sqlfront.storage.stores.table import Table, words_at
 
 
@@ -80,6 +87,10 @@ class OrderedRows:
     def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many rows each group has, and all of them, group after group, in their order. O(1) a row."""
         return list_members(self.table, self.index, _whole(groups), self._scratch)
+
+    def runs(self, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many rows there are from each of some rows to a later one of its group, and all of them. O(1) a row."""
+        return list_runs(self.table, self.index, _whole(begins), _whole(ends), self._scratch)
 
     def frame_sums(self, groups: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The sums of each group's copies from a position to before another, of shape (groups, values, limbs + 1):

@@ -43,6 +43,25 @@ def list_members(table: Table, index: int, groups: np.ndarray, scratch: np.ndarr
     return sizes, found
 
 
+def list_runs(
+    table: Table, index: int, begins: np.ndarray, ends: np.ndarray, scratch: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many rows each run from one row of a group of an index to a later one has, and all of them. O(1) a row."""
+    begins, ends = np.ascontiguousarray(begins), np.ascontiguousarray(ends)
+    sizes = np.empty(len(begins), np.int64)
+
+    def listed(out: int) -> int:
+        found: int = group_reads.runs(
+            table.address, index, address_of(begins), address_of(ends), len(begins), address_of(scratch),
+            address_of(sizes), out,
+        )  # fmt: skip
+        return found
+
+    found = np.empty(listed(0), np.int64)
+    listed(address_of(found))
+    return sizes, found
+
+
 def group_sizes(group: Table, groups: np.ndarray) -> np.ndarray:
     """How many rows each group has, of a group table. O(1) each."""
     sizes = np.empty(len(groups), np.int64)

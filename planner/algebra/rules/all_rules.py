@@ -17,6 +17,7 @@ from sqlfront.planner.algebra.rules.prune_columns import prune_columns
 from sqlfront.planner.algebra.rules.push_filters import push_filters
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
 from sqlfront.planner.algebra.rules.remove_joins import remove_joins
+from sqlfront.planner.algebra.rules.row_number_islands import turn_row_numbers_into_islands
 from sqlfront.planner.algebra.rules.share_common import share_common
 from sqlfront.planner.algebra.rules.strengthen_equalities import strengthen_equalities
 from sqlfront.planner.algebra.rules.unnest_dependent_joins import unnest_dependent_joins
@@ -37,6 +38,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     turn_outer_into_inner,
     turn_left_into_anti,
     turn_first_rows_into_nearest,
+    turn_row_numbers_into_islands,
     remove_distinct,
     prune_columns,
     remove_joins,
@@ -48,6 +50,7 @@ WITH_FACTS: tuple[FactRule, ...] = (
     turn_outer_into_inner,
     turn_left_into_anti,
     turn_first_rows_into_nearest,
+    turn_row_numbers_into_islands,
     remove_distinct,
     remove_joins,
 )

@@ -1,1 +1,1 @@
-"""Window functions as text, read for ordered rows."""
+"""Window functions: their text, read for ordered rows, and native forms of those below other operators."""

@@ -14,13 +14,16 @@ import sqlfront
 from sqlfront.maintenance.clocks import MANUAL, clock_relation
 from sqlfront.maintenance.engine import Applied, Change, Engine
 from sqlfront.maintenance.output import computed_nodes
+from sqlfront.maintenance.output.islands_node import IslandsNode
 from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.output_change import plain
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.computed_rows import ComputedRows, TemporalRows, TimeBound, TouchedGroups
+from sqlfront.planner.model.island_rows import IslandRows
 from sqlfront.planner.model.nearest_rows import NearestRows
+from sqlfront.planner.model.window_functions import OrderItem
 from tests.maintenance.output.naive_node import NaiveNode, NaiveRows
 
 TABLES = "CREATE CHANGE TABLE r (a BIGINT, b BIGINT, s VARCHAR); CREATE CHANGE TABLE u (b BIGINT, c BIGINT)"
@@ -45,6 +48,13 @@ TREES = {
     "merged branches": "SELECT a, b FROM r UNION ALL SELECT b, c FROM u ORDER BY 1, 2 LIMIT 3",
     "an aggregate without GROUP BY": "SELECT sum(u.c) AS s, count(*) AS n FROM r JOIN u USING (b)",
 }
+_ISLANDS = """
+    WITH flagged AS (
+        SELECT *, b IS DISTINCT FROM lag(b) OVER (PARTITION BY __run ORDER BY __place) AS begins FROM {rows}
+    ), numbered AS (
+        SELECT *, sum(begins::INTEGER) OVER (PARTITION BY __run ORDER BY __peer FRAME) AS number
+        FROM flagged WHERE __inside
+    ) SELECT a, number::BIGINT, count(*), max(s), min(__place) FROM numbered GROUP BY __run, a, number"""
 _SECONDS = 'epoch_ms("clock") // 1000'
 GROUPS: dict[str, ComputedRows] = {
     "a kind that only tests know": NaiveRows(
@@ -82,6 +92,31 @@ GROUPS: dict[str, ComputedRows] = {
         "SELECT quantile_disc(b, 0.5), count(*) FROM {rows}",
         (("q", "BIGINT"), ("n", "BIGINT")),
         label="quantile_disc",
+    ),
+    "islands of rows that tie": IslandRows(
+        "main.r",
+        ("a",),
+        (OrderItem("b", descending=True), OrderItem("s")),
+        1,
+        1,
+        0,
+        _ISLANDS.replace("FRAME", "").replace("number::BIGINT, ", ""),
+        (("a", "BIGINT"), ("n", "BIGINT"), ("m", "VARCHAR")),
+        ("a",),
+        None,
+    ),
+    "numbered islands of rows": IslandRows(
+        "main.r",
+        (),
+        (OrderItem("s"), OrderItem("b", nulls_first=True), OrderItem("a")),
+        3,
+        1,
+        0,
+        _ISLANDS.replace("FRAME", "ROWS UNBOUNDED PRECEDING").replace("a, number", "number"),
+        (("number", "BIGINT"), ("n", "BIGINT"), ("m", "VARCHAR")),
+        (),
+        "number",
+        by_rows=True,
     ),
     "nearest rows": NearestRows(
         "main.r",
@@ -198,7 +233,7 @@ def test_output_is_the_change_of_the_rows_and_undo_restores_them(made: tuple[Eng
         applied = stream.epoch()
         change = output_of(applied, node)
         after = rows_of(node)
-        if isinstance(node, TouchedGroupsNode | NearestRowsNode):
+        if isinstance(node, TouchedGroupsNode | NearestRowsNode | IslandsNode):
             assert counted(node.compute_all()) == after
         assert +change == after - before
         assert -change == before - after

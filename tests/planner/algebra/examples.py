@@ -541,6 +541,34 @@ def next_of_distinct() -> Term:
     return Filter(window, compare(col(window, "n"), "<=", number(1)))
 
 
+def values_in_a_row() -> Term:
+    """Each value of r once: the first and the number of values in a row."""
+    q = Query()
+    r = Distinct(q.scan("r"))
+    by = {"partition": (col(r, "a"),), "order": (Sort(col(r, "b")),)}
+    numbered = Window(r, (Windowed(q.column("n", "BIGINT"), "row_number()", **by),))
+    difference = q.made("d", Call("{0} - {1}", (col(numbered, "b"), col(numbered, "n")), "BIGINT"))
+    rows = Map(numbered, (*(q.made(name, col(numbered, name)) for name in "ab"), difference))
+    groups = (rows.columns[0], rows.columns[2])
+    found = Aggregate(rows, groups, (q.one("first", "min({0})", col(rows, "b")), q.one("length", "count(*)")))
+    return kept(found, "a first length")
+
+
+def runs_of_values() -> Term:
+    """The row numbers of all rows, less those of the rows with their value."""
+    q = Query()
+    s = q.scan("s")
+    order = {"order": (Sort(col(s, "c")), Sort(col(s, "b")))}
+    every = Windowed(q.column("n", "BIGINT"), "row_number()", **order)
+    own = Windowed(q.column("m", "BIGINT"), "row_number()", partition=(col(s, "b"),), **order)
+    numbered = Window(s, (every, own))
+    difference = Call("{0} - {1}", (Ref(every.column), Ref(own.column)), "BIGINT")
+    rows = Map(numbered, (*(q.made(name, col(numbered, name)) for name in "bc"), q.made("d", difference)))
+    groups = (rows.columns[0], rows.columns[2])
+    found = Aggregate(rows, groups, (q.one("first", "min({0})", col(rows, "c")), q.one("length", "count(*)")))
+    return kept(found, "b first length")
+
+
 def used_once() -> Term:
     q = Query()
     r = q.scan("r")
@@ -564,6 +592,7 @@ EXAMPLES = {
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "turn_left_into_anti": (missing_alone, null_or_missing),
     "turn_first_rows_into_nearest": (nearest_price, next_of_distinct),
+    "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),
     "remove_distinct": (distinct_key, distinct_right),
     "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),

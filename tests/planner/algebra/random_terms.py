@@ -124,6 +124,8 @@ class RandomTerms:
                 return self._division(input)
             case "map":
                 return Map(input, tuple(self._made(seen) for _ in range(self.random.randrange(1, 4))))
+            case "group" if self._rare.random() < 0.3 and any(one.type == "INTEGER" for one in input.columns):
+                return self._by_numbers(input)
             case "group" | "total":
                 return self._aggregate(input, kind)
             case "distinct":
@@ -270,6 +272,28 @@ class RandomTerms:
             return Aggregate(input, groups, made)
         sets = (frozenset(groups), frozenset(self._some(groups)))
         return Aggregate(input, groups, made, sets)
+
+    def _by_numbers(self, input: Term) -> Term:
+        """Groups by a difference of row numbers: values in a row of each value of another column, or runs of it."""
+        kinds = [one for one in input.columns if one.type == "INTEGER"]
+        value, part = self._rare.choice(kinds), self._rare.choice(kinds)
+        rows = Distinct(Map(input, tuple(Made(one, Ref(one)) for one in dict.fromkeys((part, value)))))
+        descends, nulls_first = (self._rare.random() < 0.2 for _ in range(2))
+        order = (Sort(Ref(value), descends, nulls_first), Sort(Ref(part)))
+        first, second = (self.column("BIGINT") for _ in range(2))
+        numbers = [Windowed(first, "row_number()", (), (Ref(part),), order)]
+        minuend: Scalar = Ref(value)
+        if self._rare.random() < 0.5:
+            numbers.append(Windowed(second, "row_number()", (), (), order))
+            minuend = Ref(second)
+        numbered, difference = Window(rows, tuple(numbers)), self.column("BIGINT")
+        made = Made(difference, Call("{0} - {1}", (minuend, Ref(first)), "BIGINT", strict=True, can_fail=False))
+        groups = Aggregate(
+            Map(numbered, (*(Made(one, Ref(one)) for one in rows.columns), made)),
+            (part, difference),
+            (Aggregated(self.column("BIGINT"), "count(*)"),),
+        )
+        return Map(groups, tuple(Made(one, Ref(one)) for one in groups.columns if one != difference))
 
     def _division(self, input: Term) -> Term:
         """A quotient, often of the rows alone whose divisor is not zero."""
