@@ -84,17 +84,35 @@ def add_windows(term: Filter | Window, core: JoinCore, blocks: Blocks, read: fro
     """Make window functions, with the filter above them, an atom of a join: a view of its own, whose changed rows are
     those that a change reaches. Only columns that are `read` are put out. False, and nothing changed, if one of the
     functions has no such form."""
-    columns = [column for column in term.columns if read is None or column in read] or list(term.columns[:1])
-    names, kept = unique_names([column.name or f"c{column.number}" for column in columns]), blocks.state()
+    columns, kept = [column for column in term.columns if read is None or column in read], blocks.state()
+    columns = columns or list(term.columns[:1])
     try:
-        shape = _pulled(Shape(term, list(map(Ref, columns))), blocks)
-        table = blocks.add_view(blocks.binder.bind(shape, names, names, natively=True))
+        table = _view_of(term, columns, blocks)
     except (NotPulledError, NotSupportedError) as why:
         blocks.restore(kept)
         blocks.told[computed_by_partition(why)] = None
         return False
     blocks.add_atom(table, columns, core, blocks.alias_of(columns, first_table(term)))
     return True
+
+
+def are_pulled(window: Window, blocks: Blocks) -> bool:
+    """Whether all functions have such a form; nothing is changed."""
+    kept = blocks.state()
+    try:
+        _view_of(window, window.columns, blocks)
+    except (NotPulledError, NotSupportedError):
+        return False
+    finally:
+        blocks.restore(kept)
+    return True
+
+
+def _view_of(term: Filter | Window, columns: Sequence[Column], blocks: Blocks) -> str:
+    """Window functions as a view of its own, with these columns. NotPulledError, NotSupportedError if it cannot be."""
+    names = unique_names([column.name or f"c{column.number}" for column in columns])
+    shape = _pulled(Shape(term, list(map(Ref, columns))), blocks)
+    return blocks.add_view(blocks.binder.bind(shape, names, names, natively=True))
 
 
 def computed_by_partition(why: Exception) -> str:

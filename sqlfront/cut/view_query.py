@@ -15,6 +15,7 @@ from sqlfront.binding.session_settings import Pairs, Settings
 from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.cut.completed_orders import are_written, complete_orders, complete_term
 from sqlfront.cut.computed_groups import with_temporal_filters
+from sqlfront.cut.pulled_windows import are_pulled
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
@@ -113,7 +114,7 @@ def bind_view(
     blocks.more_labels = list(order_by)
     if clock:
         term = with_temporal_filters(term, clock, blocks)
-    term = with_runs(term, blocks)
+    term = with_runs(term, blocks, lambda window: are_pulled(window, blocks))
     definition = blocks.definition(term, bound.names, bound.more, [name for name, _ in columns])
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")

@@ -7,7 +7,7 @@ alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -57,9 +57,9 @@ class Blocks(Protocol):
     def add_view(self, definition: BlockRows) -> str: ...
 
 
-def with_runs(term: Term, blocks: Blocks) -> Term:
-    """A term whose aggregates of islands, and whose windows over a few rows around each row, are blocks. A window at
-    the top is left: it is computed when the view is read."""
+def with_runs(term: Term, blocks: Blocks, are_pulled: Callable[[Window], bool]) -> Term:
+    """A term whose aggregates of islands, and whose windows over a few rows around each row, are blocks. Windows that
+    `are_pulled` are left: ordered rows tell their values and changes. So is one at the top."""
     shared: dict[str, Term] = {}
 
     def visit(part: Term, needed: Columns, is_top: bool = False) -> Term:
@@ -74,7 +74,9 @@ def with_runs(term: Term, blocks: Blocks) -> Term:
         read, below = columns_read(part, needed), is_top and isinstance(part, Map | Top | Filter)
         part = with_changed(part, [visit(*one, below) for one in zip(inputs_of(part), read, strict=True)])
         neighbours = neighbours_of(part) if isinstance(part, Window) and not is_top else None
-        if neighbours is not None and _is_ordered(neighbours.rows, neighbours.place, blocks):
+        if neighbours is None or are_pulled(neighbours.window):
+            return part
+        if _is_ordered(neighbours.rows, neighbours.place, blocks):
             return _neighbours_block(neighbours, needed, blocks)
         return part
 

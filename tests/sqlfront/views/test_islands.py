@@ -236,12 +236,11 @@ def _most_steps(rows: int) -> int:
     return most
 
 
-NEAR = (
-    "lag(x) OVER {}", "lead(p, 2) OVER {}", "lag(o, 1, x) OVER {}", "lead(d) OVER {}", "lag(x, 0) OVER {}",
-    "sum(x) OVER ({} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)", "max(p) OVER ({} ROWS 1 PRECEDING)",
-    "first_value(x) OVER ({} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING)", "count(DISTINCT p) OVER ({} ROWS 3 PRECEDING)",
+NEAR = (  # No order tells their values.
+    "count(DISTINCT p) OVER ({} ROWS 3 PRECEDING)",
     "list(x) OVER ({} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
-)  # fmt: skip
+    "sum(x) OVER ({} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
+)
 OVER_NEAR = (
     "SELECT a, count(*) AS n FROM ({}) GROUP BY a",
     "SELECT u, max(a) AS a, min(b) AS b FROM ({}) GROUP BY u",
@@ -259,7 +258,7 @@ def random_neighbours(con: sqlfront.Connection, rng: random.Random) -> tuple[str
 
     def text(more: str) -> str:
         by = f"{f'PARTITION BY {partition} ' if partition else ''}ORDER BY {order}{more}"
-        made = [one.format(f"({by})" if one.endswith("OVER {}") else by) for one in functions]
+        made = [one.format(by) for one in functions]
         below = f"SELECT u, o, p, x, f, d, {made[0]} AS a, {made[1]} AS b FROM e"
         return above.format(below)
 
