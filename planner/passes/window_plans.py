@@ -32,7 +32,8 @@ def add_windows(plan: Plan, definition: Definition) -> Plan:
     one_scan = len(orders) == 1 and not windows.qualified
     delay = cost.delay if one_scan else worst([cost.delay, LOGARITHMIC_BOUND])
     kept = f"The rows are kept in order {enumerate_words(orders)}, with sums below each row of the order's tree."
-    notes = [kept, *_filter(definition), _look_ups([raw for raw in definition.raw if raw.window is not None])]
+    told = f"Who reads the changes is told {reached_rows(definition)} rows for a changed row, O(log N) each."
+    notes = [kept, *_filter(definition), _look_ups([raw for raw in definition.raw if raw.window is not None]), told]
     return replace(
         plan,
         cost=replace(cost, update=update, preprocessing=building, delay=delay),

@@ -265,3 +265,14 @@ def test_a_change_that_does_not_find_room_is_refused(con: sqlfront.Connection) -
     con.execute("SET memory_limit = '4GB'")
     con.execute("INSERT INTO t VALUES (-1, 1)")
     assert con.execute("FROM above").fetchall() == [(100_002, 4_999_950_006)]
+
+
+@pytest.mark.parametrize(("function", "told"), [
+    ("lag(x) OVER (ORDER BY o) AS w FROM t", "O(1)"),
+    ("sum(x) OVER (ORDER BY o RANGE 3 PRECEDING) AS w FROM t", "O(1 + rows of the frames around the row)"),
+    ("sum(x) OVER (ORDER BY o) AS w FROM t", "O(N)"),
+    ("row_number() OVER (ORDER BY o) AS w FROM t QUALIFY w <= 3", "O(1)"),
+])  # fmt: skip
+def test_explain_says_how_many_rows_a_change_tells(con: sqlfront.Connection, function: str, told: str) -> None:
+    con.execute("CREATE TABLE t (o INTEGER, x INTEGER)")
+    assert f"is told {told} rows for a changed row" in con.explain(f"SELECT o, x, {function}").to_dict()["reason"]
