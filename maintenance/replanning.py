@@ -11,6 +11,7 @@ measuring and building. All is counted in steps and rows, so the same changes le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -65,9 +66,8 @@ class Replanning(State):
                     view.observation = Observation(rates_of(view))
                     view.observation.begin(view, self._steps(view))
                     predicted = predicted_mean(predict(view), rates_of(view))
-                    choice = best_tree(view, self.dictionaries) if predicted and predicted >= MANY_STEPS else None
-                    if choice is not None:
-                        self._take(view, view.observation, choice)
+                    if predicted and predicted >= MANY_STEPS:
+                        self._take(view, view.observation, partial(best_tree, view, self.dictionaries))
 
     def look_after(self, rows: int) -> None:
         """`look` if it is due after an epoch of so many rows, each of which counts as an epoch."""
@@ -156,30 +156,31 @@ class Replanning(State):
 
     def _look_at(self, view: MaintainedView, observation: Observation, window: Window) -> None:
         if observation.divides:
-            choice = whole_again(view, self.dictionaries, window)
-        else:
-            predicted = predicted_mean(predict(view), rates_of(view))
-            if predicted is None or not _is_worth_a_look(observation, window, predicted):
-                return
+            if self._take(view, observation, partial(whole_again, view, self.dictionaries, window)):
+                observation.try_now(window.changes)
+            return
+        predicted = predicted_mean(predict(view), rates_of(view))
+        if predicted is not None and _is_worth_a_look(observation, window, predicted):
             observation.try_now(window.changes)
-            choice = better_plan(view, self.dictionaries, window, predicted)
-        if choice is not None:
-            observation.try_now(window.changes)
-            self._take(view, observation, choice)
+            self._take(view, observation, partial(better_plan, view, self.dictionaries, window, predicted))
 
-    def _take(self, view: MaintainedView, observation: Observation, choice: Choice) -> None:
-        """Keep a view by the chosen plan. If it cannot be, the running one stays: the epoch is committed, and whatever
-        the error is, SHOW STATE tells it."""
-        reason, failed = choice.reason, False
+    def _take(self, view: MaintainedView, observation: Observation, choose: Callable[[], Choice | None]) -> bool:
+        """Keep a view by the plan that `choose` gives, if any, and tell whether there is one. If it cannot be, the
+        running one stays: the epoch is committed, and whatever the error is, SHOW STATE tells it."""
+        reason, failed = "another plan was looked for", False
         try:
+            if (choice := choose()) is None:
+                return False
+            reason = choice.reason
             self.replan(view.name, choice.plan, EPSILON if choice.epsilon is None else choice.epsilon, choice.room)
         except Exception as error:
             what = error.what if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            reason, failed = f"{choice.reason}, but {what}", True
+            reason, failed = f"{reason}, but {what}", True
         else:
             observation.divides = choice.epsilon is not None
         observation.replans.append(Replan(self.machine.epochs, reason, failed))
         observation.begin(view, self._steps(view))
+        return True
 
 
 def _is_worth_a_look(observation: Observation, window: Window, predicted: float) -> bool:

@@ -12,8 +12,8 @@ from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 
-MOST_TABLES = 6
-"""Tables whose changes are taken for the most frequent ones, by turns."""
+MOST_TABLES, MOST_ATOMS = 6, 8
+"""So many tables are taken, by turns, for the one that changes most; in joins of more atoms one: searches take long."""
 
 _HOT = 1000.0
 """How many times as often as all others together a table changes then."""
@@ -24,7 +24,8 @@ def alternative_trees(definition: Definition, rates: Mapping[str, float]) -> lis
     as the one that changes most by far; each tree once. All are of the class of the first.
     """
     total = sum(rates.values()) or 1.0
-    busy = sorted(rates, key=lambda table: (-rates[table], table))[:MOST_TABLES]
+    most = MOST_TABLES if len(definition.atoms) <= MOST_ATOMS else 1
+    busy = sorted(rates, key=lambda table: (-rates[table], table))[:most]
     mixes = [dict(rates), dict.fromkeys(rates, 1.0), *({**rates, table: _HOT * total} for table in busy)]
     found: dict[object, Plan] = {}
     for mix in mixes:

@@ -131,6 +131,14 @@ def test_changes_of_another_table_are_reason_enough_to_look_though_they_take_few
     assert after["v"] < 2 * after["w"] < before["v"] and len(replans(con)) == 2
 
 
+def test_epochs_of_a_stream_are_observed_too(soon):
+    con, rows = dead(), pa.table({"y": [7] * 60, "_weight": [1, -1] * 30})
+    con.apply_each(rows, table="t", rows=1)
+    assert not replans(con), "the first epochs load the table"
+    con.apply_each(rows, table="t", rows=1)
+    assert len(replans(con)) == 1 and toggle(con, "t", (7,), 2) < 10
+
+
 def test_a_load_is_no_observation():
     con = dead()
     toggle(con, "t", (7,), 700)
