@@ -448,7 +448,8 @@ def test_a_copy_of_a_row_begins_an_island(con: sqlfront.Connection) -> None:
     con.execute("INSERT INTO t VALUES (1), (2), (2), (2), (3)")
     con.execute(
         "CREATE MATERIALIZED VIEW v AS SELECT number, min(o) AS a, count(*) AS n FROM (SELECT *, sum(f) OVER "
-        "(ORDER BY o ROWS UNBOUNDED PRECEDING) AS number FROM (SELECT *, (o <> 1 + lag(o, 1, o - 1) OVER (ORDER BY o))::INT AS f "
+        "(ORDER BY o ROWS UNBOUNDED PRECEDING) AS number FROM (SELECT *, (o <> 1 + lag(o, 1, o - 1) OVER "
+        "(ORDER BY o))::INT AS f "
         "FROM t)) GROUP BY number"
     )
     assert sorted(con.execute("FROM v").fetchall()) == [(0, 1, 2), (1, 2, 1), (2, 2, 2)]
