@@ -170,12 +170,8 @@ class NumberedStore(GroupStore):
 
     def numbers(self, name: str, words: np.ndarray) -> np.ndarray:
         """The whole numbers of a column in rows, 0 for NULL."""
-        return (
-            self._codec(name)
-            .decode([np.ascontiguousarray(words[place]) for place in self.places_of(name)])
-            .fill_null(0)
-            .to_numpy()
-        )
+        code = [np.ascontiguousarray(words[place]) for place in self.places_of(name)]
+        return self._codec(name).decode(code).fill_null(0).to_numpy()
 
     def with_numbers(self, name: str, words: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Rows with other numbers in a column, but for NULLs."""

@@ -34,6 +34,7 @@ from sqlfront.planner.algebra.terms import (
     SetOperation,
     Term,
     Top,
+    Window,
 )
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.model.query import Definition
@@ -114,7 +115,8 @@ def bind_view(
     blocks.more_labels = list(order_by)
     if clock:
         term = with_temporal_filters(term, clock, blocks)
-    term = with_runs(term, blocks, lambda window: are_pulled(window, blocks))
+    if any(isinstance(part, Window) for part in walk_once(term)):
+        term = with_runs(term, blocks, lambda window: are_pulled(window, blocks))
     definition = blocks.definition(term, bound.names, bound.more, [name for name, _ in columns])
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")

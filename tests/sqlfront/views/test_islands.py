@@ -433,12 +433,30 @@ def test_flags_without_lag_begin_islands(con: sqlfront.Connection) -> None:
     )
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert [one.rows.before for one in island_nodes(con)] == [0]
-    for row in ("5, 'x'", "3, 'x'", "4, 'login'", "1, 'x'", "2, 'login'", "2, 'login'"):
+    for row in ("5, 'x'", "3, 'x'", "4, 'login'", "1, 'x'", "2, 'login'", "2, 'login'", "2, 'a'"):
         con.execute(f"INSERT INTO t VALUES ({row})")
         assert same_bag(con.execute("FROM v").fetchall(), con.execute(query).fetchall())
     for condition in ("o = 2", "o = 1", "kind = 'login'"):
         con.execute(f"DELETE FROM t WHERE {condition}")
         assert same_bag(con.execute("FROM v").fetchall(), con.execute(query).fetchall())
+
+
+def test_a_copy_of_a_row_begins_an_island(con: sqlfront.Connection) -> None:
+    """By rows, whole numbers in a row go on with the first copy of the next one alone."""
+    con.execute("CREATE TABLE t (o INTEGER)")
+    con.execute("INSERT INTO t VALUES (1), (2), (2), (2), (3)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT number, min(o) AS a, count(*) AS n FROM (SELECT *, sum(f) OVER "
+        "(ORDER BY o ROWS UNBOUNDED PRECEDING) AS number FROM (SELECT *, (o <> 1 + lag(o, 1, o - 1) OVER "
+        "(ORDER BY o))::INT AS f "
+        "FROM t)) GROUP BY number"
+    )
+    assert sorted(con.execute("FROM v").fetchall()) == [(0, 1, 2), (1, 2, 1), (2, 2, 2)]
+    con.execute("INSERT INTO t VALUES (0)")
+    assert sorted(con.execute("FROM v").fetchall()) == [(0, 0, 3), (1, 2, 1), (2, 2, 2)]
+    con.execute("INSERT INTO t VALUES (4), (9), (9)")
+    assert sorted(con.execute("FROM v").fetchall()) == [(0, 0, 3), (1, 2, 1), (2, 2, 3), (3, 9, 1), (4, 9, 1)]
+    assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
 
 
 def test_ties_are_decided_by_the_columns_that_are_read(con: sqlfront.Connection) -> None:
