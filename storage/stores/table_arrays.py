@@ -25,7 +25,8 @@ def layout_of(table: Table) -> list[Any]:
     """What tables have in common that can take each other's arrays, as values of JSON."""
     words = [int(table.header[place]) for place in _LAYOUT]
     groups = [layout_of(group) for group in table.groups]
-    return [words, [list(places) for places in table.indexes], _order(table), groups]
+    orders = [_order(int(table.header[place])) for place in (at.ORDER, at.EXTREME)]
+    return [words, [list(places) for places in table.indexes], orders, groups]
 
 
 def arrays_of(table: Table) -> tuple[dict[str, int], dict[str, np.ndarray]]:
@@ -77,12 +78,12 @@ def _parts(table: Table) -> Iterator[tuple[str, Table]]:
         yield f"{number} ", group
 
 
-def _order(table: Table) -> list[int]:
-    """The order of the ordered index, without the addresses of dictionaries."""
-    if not table.order_address:
+def _order(address: int) -> list[int]:
+    """How rows are compared by the list at an address, without the addresses of dictionaries."""
+    if not address:
         return []
-    _, count = words_at(table.order_address, at.ORDER_ENTRY)
-    words = words_at(table.order_address, at.ORDER_ENTRY + 3 * int(count)).copy()
+    _, count = words_at(address, at.ORDER_ENTRY)
+    words = words_at(address, at.ORDER_ENTRY + 3 * int(count)).copy()
     kinds, operands = words[at.ORDER_ENTRY + 1 :: 3], words[at.ORDER_ENTRY + 2 :: 3]
     operands[(kinds & at.ORDER_KIND) == at.ORDER_BYTES] = 0
     return [int(word) for word in words]
