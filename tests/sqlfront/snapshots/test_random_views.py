@@ -52,8 +52,8 @@ def run(seeds: range, path: Path, views: int, epochs: int) -> Counter[str]:
 
 
 def test_random_views_of_a_file_that_is_reopened(tmp_path: Path) -> None:
-    seen = run(range(2), tmp_path, 3, 5)
-    assert seen["opened"] == seen["adopted"] >= 2
+    seen = run(range(1), tmp_path, 3, 5)
+    assert seen["opened"] == seen["adopted"] >= 1
 
 
 @pytest.mark.slow

@@ -140,8 +140,7 @@ def test_every_kind_of_view_comes_back_and_goes_on(path):
             "INSERT INTO e VALUES (1, 2), (2, 3), (3, 1), (1, 1)",
             "DELETE FROM k WHERE a = 1",
         ],
-        ["DELETE FROM t", "DELETE FROM u", "DELETE FROM e", "DELETE FROM k"],
-        WRITES[:5],
+        ["DELETE FROM t", "DELETE FROM u", "DELETE FROM e", "DELETE FROM k", *WRITES[:2]],
     ]
     for writes in steps:
         with sqlfront.connect(path) as con:
@@ -152,8 +151,6 @@ def test_every_kind_of_view_comes_back_and_goes_on(path):
             check(con)
             check_tables(con)
             expected = {name: rows(con, name) for name in VIEWS}
-    with sqlfront.connect(path) as con:
-        assert is_adopted(con) and {name: rows(con, name) for name in VIEWS} == expected
 
 
 def test_changes_by_others_are_taken_in(few):
@@ -269,25 +266,19 @@ def test_a_snapshot_that_may_not_fit_is_not_used(few, how, caplog, tmp_path):
         assert few in line and "built from their tables" in line
         assert SPOILED[how] in line
         check(con)
-        con.execute("INSERT INTO u VALUES (1, 3)")
-        check(con)
-    with sqlfront.connect(few) as con:
-        assert is_adopted(con)
-        check(con)
 
 
-@pytest.mark.parametrize("part", ["code", "duckdb", "byteorder"])
-def test_another_release_builds_views_anew(few, part, caplog, monkeypatch):
+def test_another_release_builds_views_anew(few, caplog, monkeypatch):
     found = snapshot_key.key_of
 
     def key_of(*given):
-        return found(*given) | {part: "other"}
+        return found(*given) | {"code": "other"}
 
     monkeypatch.setattr("sqlfront.snapshots.adopting.key_of", key_of)
     with sqlfront.connect(few) as con:
         assert not is_adopted(con)
         check(con)
-    assert snapshot_key.MEANINGS[part] in caplog.text
+    assert snapshot_key.MEANINGS["code"] in caplog.text
 
 
 def test_another_plan_builds_views_anew(few, caplog, monkeypatch):
@@ -326,11 +317,8 @@ def test_views_are_planned_by_the_same_weights(path):
 ENDS = {
     "a write, and the process dies": ("""con.execute("INSERT INTO t VALUES (1, 'lost?', 1)"); os._exit(9)""", False),
     "CHECKPOINT, and the process dies": ("con.execute('CHECKPOINT'); os._exit(9)", True),
-    "a write after CHECKPOINT, and the process dies": (
-        """con.execute("CHECKPOINT"); con.execute("INSERT INTO t VALUES (1, 'later', 1)"); os._exit(9)""", False,
-    ),
     "a write, and the program ends": ("con.execute('DELETE FROM t WHERE a = 1')", True),
-}  # fmt: skip
+}
 
 
 def test_no_end_of_a_process_leaves_an_old_state(few, tmp_path, caplog):
