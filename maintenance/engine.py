@@ -29,7 +29,7 @@ from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
 from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by, keyed_changes, new_code
 from sqlfront.maintenance.relation.waiting import rows_of
-from sqlfront.maintenance.replanning import Replanning
+from sqlfront.maintenance.snapshot_state import SnapshotState
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.kernels import layout as at
 
@@ -55,7 +55,7 @@ class Change:
     weights: np.ndarray | None = None
 
 
-class Engine(Replanning):
+class Engine(SnapshotState):
     """All maintained state of one database, and the epochs that change it.
 
     `version` changes whenever the state does, committed or not; `epoch` counts committed epochs. An epoch of `many`
@@ -210,8 +210,8 @@ class Engine(Replanning):
 
     def _apply(self, encoded: list[Encoded], began: float) -> Applied:
         """`_apply_all`, watched if it may take long."""
-        rows = sum(item.rows for item in encoded)
-        if rows < _WATCHED:
+        self.before_change()
+        if (rows := sum(item.rows for item in encoded)) < _WATCHED:
             return self._apply_all(encoded, began)
         with self.machine.watch("applying changes", rows):
             return self._apply_all(encoded, began)

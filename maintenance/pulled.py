@@ -64,6 +64,10 @@ class PulledRelations:
                     if any(_waiting(node) for node in nodes):
                         self._engine.pull(name, nodes)
 
+    def waits(self, relations: Collection[str]) -> bool:
+        """Whether changes wait for one of these relations."""
+        return any(_waiting(node) > 0 for name in relations for node in self._fed.get(name, ()))
+
     def catch_up_all(self) -> None:
         """Pull all that waits, but for what cannot be computed."""
         for name in self._fed:

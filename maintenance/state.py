@@ -35,17 +35,19 @@ from sqlfront.storage.stores.table import Table
 if TYPE_CHECKING:
     from sqlfront.maintenance.output.node import Load, Rows
     from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.maintenance.relation.leaf_store import StoreLayout
     from sqlfront.maintenance.tree.description import Description
 
 
 class State:
     """The relations and views of one database, and the programs that keep them.
 
-    `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`.
+    `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`. `layouts`
+    are those of a snapshot's stores, by relation.
     """
 
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
-        self.lock = lock or threading.RLock()
+        self.lock, self.evaluate = lock or threading.RLock(), evaluate
         self.relations: dict[str, Relation] = {}
         self.nodes: dict[str, Node] = {}
         self.views: dict[str, MaintainedView] = {}
@@ -53,13 +55,12 @@ class State:
         self.calendars = defaultdict[str, Calendar](Calendar)
         self.machine = Machine(watch) if watch else Machine()
         self.memory_limit: Callable[[], float] = lambda: math.inf
-        self._evaluate = evaluate
+        self.layouts: dict[str, dict[str, StoreLayout]] = {}
         self._programs: dict[str, RelationPrograms] = {}
         self._shared: dict[tuple[str, ...], tuple[dict[int, int], list[list[RelationPrograms]]]] = {}
         self.subscribers = Subscribers(self.nodes)
-        self._rebuilt = 0
+        self._rebuilt = self._holding = 0
         self._log = EpochLog(self.machine.counters)
-        self._holding = 0
         self._stale: set[str] = set()
 
     @property
@@ -82,15 +83,14 @@ class State:
     def create_table(self, name: str, columns: Sequence[Column], *, retain: bool) -> None:
         """Register a base table. With `retain`, its rows are kept here."""
         with self.lock:
-            self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
+            self._add_relation(name, columns, retain=retain)
             self._assemble((), [name])
 
     def copy_relation(self, name: str, copy: str, owner: str) -> None:
         """Make a relation with the rows of another one, whose changes wait until the view `owner` is read."""
         with self.lock:
             self._catch_up([name])
-            columns = self.relations[name].columns
-            self.relations[copy] = made = Relation(copy, columns, False, self.dictionaries, self._evaluate)
+            made = self._add_relation(copy, self.relations[name].columns)
             made.copy_of, made.owner = name, owner
             made.waiting = Waiting(made)
             self._assemble((), [name, copy])
@@ -179,11 +179,6 @@ class State:
             self._assemble([view for relation in read for view in self._readers(relation)], [*node.relations, name])
             return node
 
-    @property
-    def evaluate(self) -> Evaluate:
-        """DuckDB, for nodes that let it compute rows."""
-        return self._evaluate
-
     def fill(self, relation: Relation, store: LeafStore, rows: Rows | None, load: Load | None) -> None:
         """Fill a new store from these rows, or from the relation's present ones. O(rows)."""
         if rows is None:
@@ -234,9 +229,8 @@ class State:
             if name in self.relations:
                 return
             feeding = tuple(nodes) or (name,)
-            columns = [Column(*column) for column in self.nodes[feeding[0]].columns]
-            self.relations[name] = Relation(name, columns, False, self.dictionaries, self._evaluate)
-            self.relations[name].fed_by = feeding
+            made = self._add_relation(name, [Column(*column) for column in self.nodes[feeding[0]].columns])
+            made.fed_by = feeding
             for node in feeding:
                 self.nodes[node].inner = inner
                 self._catch_up(self.nodes[node].relations)
@@ -281,6 +275,11 @@ class State:
         return [*(one for name, one in self.nodes.items() if name.startswith(f"{view.name}/")), self.nodes[view.name]]
 
     # Inner workings ------------------------------------------------------------------------------
+
+    def _add_relation(self, name: str, columns: Sequence[Column], *, retain: bool = False) -> Relation:
+        made = Relation(name, columns, retain, self.dictionaries, self.evaluate, self.layouts.get(name))
+        self.relations[name] = made
+        return made
 
     def _catch_up(self, relations: Collection[str]) -> None:
         """Take in what waits for relations, before anything is built on them."""
@@ -364,7 +363,7 @@ class State:
     def _plan_view(self, name: str, definition: Definition, plan: Plan, epsilon: float) -> MaintainedView:
         view = unbuilt_view(name, definition, plan, self._number(), self.dictionaries, epsilon)
         if definition.merged:
-            view.merge([self.views[branch.table] for branch in definition.branches], self._evaluate)
+            view.merge([self.views[branch.table] for branch in definition.branches], self.evaluate)
         return view
 
     @staticmethod

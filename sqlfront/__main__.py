@@ -1,4 +1,4 @@
-"""The command line: sqlfront [DATABASE] [-c SQL | -f FILE], and sqlfront warm."""
+"""The command line: sqlfront [DATABASE] [-c SQL | -f FILE], sqlfront doctor FILE, and sqlfront warm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
 
     `connect` makes the connection; it is `sqlfront.connect` unless another is given.
     """
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["doctor"] and len(given) == 2:
+        return doctor(given[1])
+    options = _parser().parse_args(given)
     connect = connect or sqlfront.connect
     if options.database == "warm" and not (options.command or options.file or os.path.exists("warm")):
         return warm()
@@ -43,6 +46,19 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
         return 130
     finally:
         connection.close()
+
+
+def doctor(path: str) -> int:
+    """Say what a file keeps of its views, and what opening it would build anew; 1 if something is wrong with it."""
+    from sqlfront.snapshots.doctor import examine
+
+    try:
+        lines, sound = examine(path)
+    except sqlfront.Error as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(lines))
+    return 0 if sound else 1
 
 
 def warm() -> int:
@@ -82,7 +98,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sqlfront",
         description="SQL with materialized views that maintain themselves.",
-        epilog="sqlfront warm compiles the kernels ahead of the first use.",
+        epilog="sqlfront doctor FILE examines what a file keeps of its views. "
+        "sqlfront warm compiles the kernels ahead of the first use.",
     )
     parser.add_argument("database", nargs="?", default=":memory:", help="a DuckDB database file (default: in memory)")
     what = parser.add_mutually_exclusive_group()

@@ -15,7 +15,7 @@ from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, polars_frame, require_pandas, translated
 from sqlfront.database.names import name_parts
 from sqlfront.database.sessions import Session
-from sqlfront.define.persistence import restore
+from sqlfront.snapshots.opening import open_file
 from sqlfront.sql.dialects import transpiled
 from sqlfront.sql.statements import parse_statement
 from sqlfront.storage.errors import ProgrammingError, StaleRead
@@ -56,7 +56,7 @@ def connect(
         settings = arguments.options(config, "config") | (
             {"access_mode": "READ_ONLY"} if arguments.whole(read_only, "read_only") else {}
         )
-        return Connection(Database.open(arguments.path_text(database), settings, restore))
+        return Connection(Database.open(arguments.path_text(database), settings, open_file))
 
 
 class Connection:

@@ -286,6 +286,10 @@ def _define(session: Session, statement: PassThrough, params: Any, many: bool) -
 def _checkpoint(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     if session.transaction is None:
         compact_logs(session.database, now=True)
+        if session.database.epoch_limit is not None:
+            from sqlfront.snapshots.saving import checkpoint_file
+
+            checkpoint_file(session.database)
     read(session, statement, params)
 
 

@@ -80,7 +80,7 @@ class Scratch:
         self.words[at.STACK] = self._stack.ctypes.data
         self.words[at.COUNTERS] = counters.ctypes.data
         self.address = int(self.words.ctypes.data)
-        self._finalizer = weakref.finalize(self, _free_buffers, self.words)
+        weakref.finalize(self, _free_buffers, self.words).atexit = False
 
     def run(self, program: Program, address: int, first: int, rows: int, sign: int) -> int:
         """Run a program over encoded rows (or, for SCAN, over row numbers) from row `first`; returns the flags."""

@@ -6,7 +6,7 @@ factor and predicate that some store needs is one or more words of a row-major a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,11 @@ from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
 from sqlfront.maintenance.relation.guards import encode_items, set_guards
 from sqlfront.maintenance.relation.leaf_store import Input as Input
 from sqlfront.maintenance.relation.leaf_store import LeafStore as LeafStore
+from sqlfront.maintenance.relation.leaf_store import StoreLayout
 from sqlfront.maintenance.relation.leaf_store import StoreOrder as StoreOrder
 from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.planner.model.query import LeafColumn
+from sqlfront.storage.canonical_text import canonical
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.codecs.pack import is_declared, pack, whole_number_code
@@ -52,13 +54,15 @@ class Relation:
     `loaded` how many of them came in loads (`is_load` of maintenance/epoch.py).
     `fed_by` are the views, by name, whose rows, together, are its own. `guarded`: an item failed on some row since the
     items last changed (`relation/guards.py`). The changes of `copy_of` wait until the view `owner` is read (`waiting`).
+    New stores have the `layouts` of those of a snapshot, by the texts of their keys.
     """
 
     def __init__(
-        self, name: str, columns: Sequence[Column], retain: bool, dictionaries: Dictionaries, evaluate: Evaluate
-    ) -> None:
+        self, name: str, columns: Sequence[Column], retain: bool, dictionaries: Dictionaries, evaluate: Evaluate,
+        layouts: Mapping[str, StoreLayout] | None = None,
+    ) -> None:  # fmt: skip
         self.name, self.columns, self.retain = name, tuple(columns), retain
-        self.dictionaries, self.evaluate = dictionaries, evaluate
+        self.dictionaries, self.evaluate, self._layouts = dictionaries, evaluate, layouts or {}
         self.inputs: dict[tuple[str, str, str, Settings], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.computation: Computation | None = None
@@ -115,7 +119,9 @@ class Relation:
             summed = tuple({factor.expression: factor for factor in factors}.values())
             empty = Table(0, 1)
             store = LeafStore(key, tuple(variables), summed, conditions, required, empty, widths, settings, copies)
-            store.table = self._table(store, 1)
+            if self._layouts and (layout := self._layouts.get(canonical(key))) is not None:
+                layout.lay_out(store)
+            store.table = self._table(store, store.limbs)
             self._need_inputs(store)
             self.stores[key] = store
             self._place_inputs()

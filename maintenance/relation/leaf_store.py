@@ -105,3 +105,27 @@ class LeafStore:
         [first, *_] = Shape(tuple(columns), self.widths, (), 1).places([expression])
         words = order_places(codec_of(columns[expression]), first)
         return [(place, kind + flags, operand) for place, kind, operand in words]
+
+
+class StoreLayout(NamedTuple):
+    """How a store is laid out: its indexes in their order, what is kept in them, and the width of its values."""
+
+    indexes: tuple[tuple[str, ...], ...]
+    summed: tuple[bool, ...]
+    order: StoreOrder | None
+    ranges: bool
+    extreme: tuple[str, bool] | None
+    limbs: int
+
+    @classmethod
+    def of(cls, store: LeafStore) -> StoreLayout:
+        """The layout of a store."""
+        return cls(
+            tuple(store.indexes), tuple(store.summed), store.order, store.ranges, store.extreme, store.limbs
+        )  # fmt: skip
+
+    def lay_out(self, store: LeafStore) -> None:
+        """Let a store that has no table yet have this layout."""
+        store.indexes, store.summed = list(self.indexes), list(self.summed)
+        store.order, store.ranges, store.extreme = self.order, self.ranges, self.extreme
+        store.limbs = self.limbs

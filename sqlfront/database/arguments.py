@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeGuard
 
 from sqlfront.storage.errors import InterfaceError
 
-OWN: dict[str, Any] = {"sqlfront_progress": True, "sqlfront_threads": None}
+OWN: dict[str, Any] = {"sqlfront_progress": True, "sqlfront_threads": None, "sqlfront_snapshot": True}
 """The settings of ours that a connection's config may have, and what they are without it."""
 
 _NAMES = ", ".join(OWN)
@@ -76,7 +76,14 @@ def _threads(value: Any, name: str) -> int:
     return found if isinstance(found, int) and found >= 1 else _refuse(value, name, "a whole number from 1 on")
 
 
-_SETTINGS = {"sqlfront_progress": _flag, "sqlfront_threads": _threads}
+def _on_or_off(value: Any, name: str) -> bool:
+    """Whether something is on."""
+    words = {"on": True, "off": False}
+    found = words.get(value.casefold()) if isinstance(value, str) else None
+    return found if found is not None else _refuse(value, name, '"on" or "off"')
+
+
+_SETTINGS = {"sqlfront_progress": _flag, "sqlfront_threads": _threads, "sqlfront_snapshot": _on_or_off}
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

@@ -51,7 +51,7 @@ class Database:
     def __init__(self, path: str, config: Mapping[str, Any] | None) -> None:
         import duckdb
 
-        self.path, self.config = path, dict(config or {})
+        self.path, self.file, self.config = path, os.path.realpath(path), dict(config or {})
         duckdb_config, own = split_config(self.config)
         self._root = duckdb.connect(path, config=duckdb_config)
         self.progress = Progress(lambda: self.engine.machine.scanned, wanted=own["sqlfront_progress"])
@@ -65,6 +65,9 @@ class Database:
         self.offsets: dict[tuple[int, str], Any] = {}
         self.spark: Any = None
         self.replaying = False
+        self.keeps_snapshots: bool = own["sqlfront_snapshot"]
+        self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
+        self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
@@ -159,9 +162,6 @@ class Database:
 
     def leave(self, session: Session) -> None:
         """Forget a session that closes. The last one closes the file, so that other processes may open it."""
-        from sqlfront.database.durable import compact_logs
-        from sqlfront.database.epoch_numbers import save_epoch
-
         with _registry_lock:
             self._sessions.discard(session)
             if self._sessions:
@@ -171,15 +171,15 @@ class Database:
             for entry in self.views.values():
                 if entry.feed is not None:
                     entry.feed.fail(InterfaceError("the database is closed", hint="sqlfront.connect again"))
-            compact_logs(self, now=True)
-            save_epoch(self)
-            key = os.path.realpath(self.path)
-            if _open_databases.get(key) is self:
-                del _open_databases[key]
-            for con in (self._reader, self._writer):
-                if con is not None:
-                    con.close()
-            self._root.close()
+            try:
+                self.closing(self)
+            finally:
+                if _open_databases.get(self.file) is self:
+                    del _open_databases[self.file]
+                for con in (self._reader, self._writer):
+                    if con is not None:
+                        con.close()
+                self._root.close()
 
     # Names ---------------------------------------------------------------------------------------
 

@@ -1,8 +1,13 @@
-"""Epoch numbers in the file: none is used twice, not even after a crash."""
+"""Epoch numbers in the file, of which none is used twice, and the mark of the snapshot that fits the file.
+
+A row of `state` without a reserved number is the *mark*: the snapshot of this number has the state of the views. Each
+rewrite of `state` takes the mark away, that of a release that knows no snapshots too. Invariant: whoever changes what
+views read, or takes in captured changes, has had the mark taken away and committed before.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import SCHEMA
 from sqlfront.database.transactions import transaction
@@ -19,16 +24,41 @@ def reserve_epochs(database: Database) -> None:
     _write_epoch(database, database.epoch_limit)
 
 
-def save_epoch(database: Database) -> None:
-    """Write down the last epoch at an orderly end: the next process goes on from there."""
+def save_epoch(database: Database, mark: int | None) -> None:
+    """Write down the last epoch at an orderly end, and the mark of a snapshot: the next process goes on from there."""
     if database.epoch_limit is not None:
-        _write_epoch(database, database.engine.epoch)
+        _write_epoch(database, database.engine.epoch, mark)
         database.epoch_limit = None
 
 
-def _write_epoch(database: Database, reserved: int) -> None:
+def read_mark(con: Any) -> int | None:
+    """The mark of the snapshot that fits the file; None if no snapshot does."""
+    found = con.execute(f"SELECT max(epoch) FROM {SCHEMA}.state WHERE reserved IS NULL").fetchall()
+    return None if found[0][0] is None else int(found[0][0])
+
+
+def write_mark(database: Database, mark: int) -> None:
+    """Note that a snapshot fits the file as it is now. The engine's lock is held."""
+    con = database.cursor()
+    with transaction(con):
+        con.execute(f"DELETE FROM {SCHEMA}.state WHERE reserved IS NULL")
+        con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, NULL)", [mark])
+    con.close()
+
+
+def drop_mark(database: Database) -> None:
+    """Note that no snapshot fits the file any more, in a transaction of its own."""
+    con = database.cursor()
+    with transaction(con):
+        con.execute(f"DELETE FROM {SCHEMA}.state WHERE reserved IS NULL")
+    con.close()
+
+
+def _write_epoch(database: Database, reserved: int, mark: int | None = None) -> None:
     con = database.cursor()
     with transaction(con):
         con.execute(f"DELETE FROM {SCHEMA}.state")
         con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, ?)", [database.engine.epoch, reserved])
+        if mark is not None:
+            con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, NULL)", [mark])
     con.close()

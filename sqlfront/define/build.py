@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from sqlfront.database.view_time import start_clock
 from sqlfront.define.deferring import copies_for, with_copies
 from sqlfront.define.epsilon import epsilon_of, is_adaptive
 from sqlfront.define.following import following
-from sqlfront.define.parts import ComputedPart, Part, Parts, plan_parts
+from sqlfront.define.parts import ComputedPart, Part, Parts, Weights, plan_parts
 from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
@@ -36,6 +36,8 @@ from sqlfront.storage.errors import NotSupportedError
 if TYPE_CHECKING:
     import pyarrow as pa
     from sqlglot import exp
+
+    from sqlfront.maintenance.output.node import Load
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,11 @@ class Draft:
     copies: Mapping[str, str]
 
 
-def draft(database: Database, view: StoredView, bound: Bound) -> Draft:
-    """Plan a view's parts."""
+def draft(database: Database, view: StoredView, bound: Bound, weights: Weights | None = None) -> Draft:
+    """Plan a view's parts, perhaps by the `weights` of tables that an earlier process has planned each of them by."""
     name = f"{database.relation_key(view.name)}#{view.scan}"
     copies = copies_for(database, view, bound.tables, list(bound.fed.values()))
-    parts = plan_parts(database, bound, name, view.options)
+    parts = plan_parts(database, bound, name, view.options, weights)
     return Draft(view, bound, with_copies(parts, copies) if copies else parts, copies)
 
 
@@ -160,10 +162,11 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
 
 
 def fill(
-    database: Database, con: Any, drafted: Draft, undo: ExitStack, check: Callable[[], object] = bool
-) -> ViewEntry:
+    database: Database, con: Any, drafted: Draft, undo: ExitStack, check: Callable[[], object] = bool,
+    load: Load | None = None,
+) -> ViewEntry:  # fmt: skip
     """Fill a view from the snapshot of the transaction `building` whose stack is `undo`, `following` its tables.
-    `check` is called between batches of rows, and may raise.
+    `check` is called between batches of rows, and may raise; `load` gives other rows than those of the tables.
 
     O(rows of its tables).
     """
@@ -171,7 +174,7 @@ def fill(
     for source in bound.fed.values():
         database.catch_up_views([source.maintained.name])
         database.refuse_waiting(source)
-    maintained = _fill(database, con, drafted, epsilon_of(view.options), undo, check)
+    maintained = _fill(database, con, drafted, epsilon_of(view.options), undo, check, load)
     tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
@@ -207,13 +210,14 @@ def building(database: Database, con: Any) -> Iterator[ExitStack]:
 
 
 def _fill(
-    database: Database, con: Any, drafted: Draft, epsilon: float, undo: ExitStack, check: Callable[[], object]
-) -> MaintainedView:
+    database: Database, con: Any, drafted: Draft, epsilon: float, undo: ExitStack, check: Callable[[], object],
+    given: Load | None,
+) -> MaintainedView:  # fmt: skip
     """Build views from the snapshot of the open transaction; the last of them, whose `epsilon` is given."""
     engine, parts = database.engine, drafted.parts
 
     def load(relation: str) -> tuple[Iterator[pa.RecordBatch], int]:
-        rows, count = database.load(con, relation)
+        rows, count = database.load(con, relation) if given is None else given(relation)
         if isinstance(rows, Generator):
             undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
         return _checked(rows, check), count
@@ -246,7 +250,7 @@ def _fill(
     return maintained
 
 
-def _checked(rows: Iterator[pa.RecordBatch], check: Callable[[], object]) -> Iterator[pa.RecordBatch]:
+def _checked(rows: Iterable[pa.RecordBatch], check: Callable[[], object]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
         check()
         yield batch

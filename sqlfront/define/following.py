@@ -27,7 +27,7 @@ def following(
     kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
     for table in bound.tables & kept.keys():
         _refuse_passed_rows(database, kept[table])
-    columns = {table: _columns(database, table, bound.catalog) for table in sorted(bound.tables - kept.keys())}
+    columns = {table: columns_of_table(database, table, bound.catalog) for table in sorted(bound.tables - kept.keys())}
     fresh = [table for table in columns if table not in database.engine.relations]
     if undo is not None:
         undo.callback(_forget, database, fresh)
@@ -55,15 +55,16 @@ def unneeded_tables(
     return sorted((read & database.engine.relations.keys()) - kept.union(*staying))
 
 
-# Inside ------------------------------------------------------------------------------------------
-
-
-def _columns(database: Database, table: str, catalog: EngineCatalog) -> list[Column]:
+def columns_of_table(database: Database, table: str, catalog: EngineCatalog) -> list[Column]:
+    """The columns of a table, as the catalog has them now."""
     known = catalog.columns(table)
     if known is None:  # The binding has not looked the table up.
         name = catalog.name(table)
         known = catalog.columns(catalog.resolve((database.name, name.schema, name.name)) or "")
     return [Column(*column) for column in known or ()]
+
+
+# Inside ------------------------------------------------------------------------------------------
 
 
 def _capture(

@@ -66,25 +66,34 @@ class Part:
 Parts = list[Part | ComputedPart]
 
 
-def plan_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> Parts:
+Weights = Mapping[str, Mapping[str, float]]
+"""How often the tables of each part change, relative to each other."""
+
+
+def plan_parts(
+    database: Database, bound: Bound, name: str, options: Mapping[str, Any], given: Weights | None = None
+) -> Parts:
     """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
 
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
     Of a union whose first rows the query is, the branches are merged if each keeps nothing but a ranked tree.
+    Weights that are `given` take the place of those of now.
     """
     if bound.definition.branches and not options.get("strategy"):
         merged = replace(bound, definition=merged_definition(bound.definition))
-        parts = _planned_parts(database, merged, name, options)
+        parts = _planned_parts(database, merged, name, options, given)
         lacking = unmerged([part.plan for part in parts if isinstance(part, Part) and part.feeds is None])
         if lacking is None:
             return parts
         note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
         noted = replace(bound.definition, notes=(*bound.definition.notes, note))
         bound = replace(bound, definition=noted)
-    return _planned_parts(database, bound, name, options)
+    return _planned_parts(database, bound, name, options, given)
 
 
-def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> Parts:
+def _planned_parts(
+    database: Database, bound: Bound, name: str, options: Mapping[str, Any], given: Weights | None
+) -> Parts:
     """The parts of a query; without its own if its branches were to be merged and cannot be."""
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
@@ -117,6 +126,8 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         definition = replace(definition, notes=notes)
         weights = update_weights(database, bound.catalog, definition, options, names)
         weights |= {table: rates[table] for table in definition.tables & rates.keys()}
+        if given is not None and own in given:
+            weights = dict(given[own])
         fed = feeds.get(own, own)
         rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))

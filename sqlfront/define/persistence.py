@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.database import SCHEMA, Database
@@ -18,6 +20,8 @@ from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import quote
 
+Adopt: TypeAlias = Callable[[Database, Any, Sequence[StoredView], Callable[[], None], Sequence[Error]], set[int]]
+"""Calls a function that makes the change tables, and brings back views without building them; their scans."""
 _TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {SCHEMA};
 CREATE TABLE IF NOT EXISTS {SCHEMA}.views (
@@ -66,44 +70,45 @@ def save_change_table(con: Any, table: ChangeTable) -> None:
     )
 
 
-def restore(database: Database) -> None:
-    """Bring back change tables (from their logs; without, empty and lost until fed again) and views (rebuilt).
+def restore(database: Database, adopt: Adopt | None = None) -> None:
+    """Bring back change tables (from their logs; without, empty and lost until fed again) and views: those that `adopt`
+    brings back, the others rebuilt.
 
     A view that cannot be rebuilt stays in the catalog and raises when it is read. O(rows of the views' tables).
     """
-    from sqlfront.database.durable import replay
-
     con = database.cursor()
     query = "SELECT table_name FROM duckdb_tables() WHERE database_name = ? AND schema_name = ?"
     known = {name for (name,) in con.execute(query, [database.name, SCHEMA]).fetchall()}
-    if "clocks" in known:
-        from sqlfront.database.view_time import restore_clock
-
-        restore_clock(database, con)
     if "state" not in known:
+        _begin(database, con, known)
         con.close()
         return
+    from sqlfront.database.durable import replay
     from sqlfront.define.earlier_files import convert  # With sqlglot, which a file without views does not load.
 
-    database.token = identity(con, database.name)
-    [(epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
-    database.engine.begin_after(epoch)
+    database.token, untrusted = identity(con, database.name), []
     if not database.read_only:
         database.log.prepare(con)
-        database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
-    for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
-        _restore_change_table(database, row)
-    if any(table.durable for table in database.change_tables.values()):
-        database.offsets = database.log.offsets(con)
-        replay(database, con)
+        untrusted = database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
     rows = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
     views = [_stored_view(con, row) for row in rows]
     for view in views:
         database.take_scan(view.scan)
+    begin = partial(_begin, database, con, known)
+    adopted = adopt(database, con, views, begin, untrusted) if adopt is not None and views else None
+    if adopted is None:
+        begin()
+    if any(table.durable for table in database.change_tables.values()):
+        database.offsets = database.log.offsets(con)
+        if not adopted:
+            replay(database, con)
     convert(database, con, views)
+    if (views or database.change_tables) and not database.read_only:
+        reserve_epochs(database)  # From here on no snapshot fits the file.
     database.replaying = True
-    for number, view in enumerate(views, 1):
-        with database.progress.watch(f"rebuilding {number} of {len(views)} views, {view.name.name}"):
+    missing = [view for view in views if not adopted or view.scan not in adopted]
+    for number, view in enumerate(missing, 1):
+        with database.progress.watch(f"rebuilding {number} of {len(missing)} views, {view.name.name}"):
             _restore_view(database, con, view)
     database.replaying = False
     for table in database.change_tables.values():
@@ -111,8 +116,6 @@ def restore(database: Database) -> None:
             relation = database.engine.relations[database.relation_key(table.name)]
             relation.passed = database.log.count(con, table.scan) > 0
     con.close()
-    if (database.views or database.unbuilt or database.change_tables) and not database.read_only:
-        reserve_epochs(database)
     database.changed()
 
 
@@ -124,6 +127,19 @@ def identity(con: Any, database: str) -> str:
     ).fetchall()
     query = f"SELECT coalesce(max(token), '') FROM {quote(database)}.{SCHEMA}.identity"
     return str(con.execute(query).fetchall()[0][0]) if known else ""
+
+
+def _begin(database: Database, con: Any, known: Collection[str]) -> None:
+    """Begin with the epoch, the clock and the change tables of a file, which has these bookkeeping tables."""
+    if "clocks" in known:
+        from sqlfront.database.view_time import restore_clock
+
+        restore_clock(database, con)
+    if "state" in known:
+        [(epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
+        database.engine.begin_after(epoch)
+        for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
+            _restore_change_table(database, row)
 
 
 def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,17 @@ from sqlfront.storage.kernels.tables.byte_strings import (
 )
 
 _FEW_SLOTS, _FEW_IDS, _SMALL_HEAP, _SMALL_BUFFER = 64, 32, 1024, 256
+_COUNTERS = {"used": USED, "free": FREE, "live": LIVE, "heap": HEAP_USED, "dead": HEAP_DEAD, "seed": SEED}
+"""The words of the state that are no addresses and sizes of memory, as a snapshot calls them."""
+_ARRAYS: dict[str, tuple[type, int, int]] = {
+    "slots": (np.int64, _FEW_SLOTS, 0),
+    "entries": (np.int64, 2 * _FEW_IDS, 0),
+    "refs": (np.int64, _FEW_IDS, 0),
+    "heap": (np.uint8, _SMALL_HEAP + SLACK, SLACK),
+}
+"""The arrays of a snapshot: kind, least length, and the room behind them."""
+Fill = Callable[[str, np.ndarray], None]
+"""Fills the array of a snapshot that has this name."""
 _insert_one, _seek_one = entry_point(kernels.insert_one), entry_point(kernels.seek_one)
 
 
@@ -167,6 +178,33 @@ class Dictionary:
             self._compact(0)
         if len(self._buffer) > _SMALL_BUFFER:
             self._set_buffer(_SMALL_BUFFER)
+
+    def arrays(self) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+        """Counters and memory, for a snapshot. References by pins are left out: whoever pins does so anew."""
+        state, used = self._state, int(self._state[USED])
+        refs = self.refs[:used].copy()
+        for code, pins in self._pins.items():
+            refs[code] -= pins
+        sizes = {name: int(state[place]) for name, place in _COUNTERS.items()}
+        heap = self._heap[: state[HEAP_USED]]
+        return sizes, {"slots": self._slots, "entries": self._entries[: 2 * used], "refs": refs, "heap": heap}
+
+    def adopt(self, sizes: Mapping[str, int], lengths: Mapping[str, int], read: Fill) -> None:
+        """Take the memory of another dictionary, by its `arrays`: `read(name, array)` fills an array whose length is
+        given. Codes stay what they were. Nothing may be pinned here."""
+        if self._pins:
+            raise InternalError("a dictionary with pinned strings takes no others")
+        arrays: dict[str, np.ndarray] = {
+            name: np.zeros(max(least, lengths[name] + more), kind) for name, (kind, least, more) in _ARRAYS.items()
+        }
+        for name, array in arrays.items():
+            read(name, array[: lengths[name]])
+        for name, place in _COUNTERS.items():
+            self._state[place] = sizes[name]
+        self._set_slots(arrays["slots"])
+        self._set_ids(arrays["entries"], arrays["refs"])
+        self._set_heap(arrays["heap"])
+        self._activity = 0
 
     def live(self) -> int:
         """Strings held, those waiting for a sweep included."""

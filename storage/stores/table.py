@@ -61,7 +61,7 @@ class Table:
         self.header = words_at(self.address, at.HEADER_WORDS)  # It never moves.
         self.header[at.RANKS] = extra - 1 if ranked else 0
         self.header[at.SUMS] = values if order is not None and ranges else 0
-        self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
+        weakref.finalize(self, upkeep.destroy, self.address).atexit = False  # A file that closes then reads tables.
         self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.groups: list[Table] = []
         sums = tuple(summed) or (0,) * len(self.indexes)

@@ -71,6 +71,20 @@ def reset(table):
         store(table, word, 0)
 
 
+@kernel("void(int64,int64,int64)")
+def allocate(table, slots, rows):
+    """Give an empty table memory for exactly so many slots and rows, which the caller fills."""
+    free(load(table, SLOTS))
+    free(load(table, ROWS))
+    size = rows * load(table, WIDTH) * 8
+    store(table, SLOTS, realloc(0, slots * 8))
+    store(table, MASK, slots - 1)
+    store(table, ROWS, realloc(0, size) if rows > 0 else 0)
+    store(table, CAPACITY, rows)
+    use_huge_pages(load(table, SLOTS), slots * 8)
+    use_huge_pages(load(table, ROWS), size)
+
+
 @kernel("int64(int64)")
 def wants_shrink(table):
     """1 if most of the table's rows are unused."""

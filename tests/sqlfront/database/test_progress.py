@@ -94,6 +94,9 @@ def test_all_long_work_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     con.close()
     watched.clear()
     sqlfront.connect(tmp_path / "a.duckdb").close()
+    assert watched[-1][0] == "reading the snapshot"
+    watched.clear()
+    sqlfront.connect(tmp_path / "a.duckdb", config={"sqlfront_snapshot": "off"}).close()
     assert ("reading main.a", 73000, 73000) in watched
     assert watched[-1][0] == "rebuilding 1 of 1 views, v"
 

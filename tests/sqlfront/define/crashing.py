@@ -1,8 +1,10 @@
 """Processes that are killed between two steps, one after the other on one file: run as a script by test_durable.py.
 
-crashing.py FILE STEP...   for each STEP fork a process: open the file, print "found N" for the N epochs that are in it,
-                           go on with N + 1 and print "done N" after each; die by SIGKILL at the STEP-th entry into or
-                           return from DuckDB. Then print "ended" and how.
+crashing.py FILE [changes] STEP...
+
+For each STEP fork a process: open the file, print "found N" for the N epochs that are in it, go on with N + 1 and print
+"done N" after each; die by SIGKILL at the STEP-th entry into DuckDB or change of a file, or return from it; `changes`:
+at the STEP-th that changes something. Then print "ended" and how.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import pyarrow as pa
 import sqlfront
 
 MOST = 400
+WRITES = ("COMMIT", "INSERT", "DELETE", "UPDATE", "CHECKPOINT")
 
 
 def change(number: int) -> tuple[list[tuple[int, int]], list[int]]:
@@ -122,14 +125,37 @@ def watch(path: str, step: Callable[[str, tuple], None]) -> None:
     duckdb.connect = watched
 
 
-def main(path: str, kill_at: int) -> None:
+def watch_files(step: Callable[[str, tuple], None]) -> None:
+    """From now on tell each change of a file or folder by Python ("before", arguments), and its end ("after", ...)."""
+
+    def watched(change: Callable[..., object]) -> Callable[..., object]:
+        def call(*args, **settings):
+            step("before", args)
+            result = change(*args, **settings)
+            step("after", args)
+            return result
+
+        return call
+
+    for name in ("mkdir", "fsync", "rename", "unlink", "rmdir"):
+        setattr(os, name, watched(getattr(os, name)))
+
+
+def changes_something(arguments: tuple) -> bool:
+    """Whether a step is a statement that writes, or a change of a file."""
+    first = arguments[0] if arguments else "SELECT"
+    return not isinstance(first, str) or os.sep in first[:1] or first.startswith(WRITES)
+
+
+def main(path: str, kill_at: int, every: bool) -> None:
     steps, armed = itertools.count(1), []
 
     def step(when: str, arguments: tuple) -> None:
-        if armed and next(steps) == kill_at:
+        if armed and (every or changes_something(arguments)) and next(steps) == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     watch(path, step)
+    watch_files(step)
     fresh = not os.path.exists(path)
     con = sqlfront.connect(path)
     if fresh:
@@ -149,14 +175,14 @@ def main(path: str, kill_at: int) -> None:
     print("closed", flush=True)
 
 
-def fork(path: str, kill_at: int) -> None:
+def fork(path: str, kill_at: int, every: bool) -> None:
     """Run `main` in a process of its own, which need not load the kernels again, and wait for its end."""
     child = os.fork()
     if child:
         print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         return
     try:
-        main(path, kill_at)
+        main(path, kill_at, every)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -166,4 +192,5 @@ def fork(path: str, kill_at: int) -> None:
 if __name__ == "__main__":
     sqlfront.Connection  # noqa: B018  loads the kernels, and opens no database
     for number in sys.argv[2:]:
-        fork(sys.argv[1], int(number))
+        if number != "changes":
+            fork(sys.argv[1], int(number), "changes" not in sys.argv)

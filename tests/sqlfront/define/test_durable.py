@@ -36,9 +36,11 @@ def log_rows(path):
         return {name: con.execute(f"SELECT * EXCLUDE epoch FROM __sqlfront.{name}").fetchall() for (name,) in names}
 
 
+@pytest.mark.parametrize("snapshot", ["on", "off"])
 @pytest.mark.parametrize("retain", ["true", "false"])
-def test_a_change_table_in_a_file_survives(path, retain):
-    with sqlfront.connect(path) as con:
+def test_a_change_table_in_a_file_survives(path, retain, snapshot):
+    config = {"sqlfront_snapshot": snapshot}
+    with sqlfront.connect(path, config=config) as con:
         con.execute(f"CREATE CHANGE TABLE c (a BIGINT, s VARCHAR) WITH (retain = {retain})")
         con.execute("CREATE TABLE t (a BIGINT, b VARCHAR)")
         con.execute(
@@ -51,11 +53,11 @@ def test_a_change_table_in_a_file_survives(path, retain):
         expected = rows(con, "FROM x")
     assert expected == [("x", 1, "p"), ("y", 2, "z")]
     for _ in range(2):
-        with sqlfront.connect(path) as con:
+        with sqlfront.connect(path, config=config) as con:
             assert rows(con, "FROM x") == expected
             [shown] = con.execute("SHOW CHANGE TABLES").to_arrow_table().to_pylist()
             assert shown["durable"] and shown["status"] == "ready"
-    with sqlfront.connect(path) as con:
+    with sqlfront.connect(path, config=config) as con:
         con.apply_row("c", (2, "z"), -1)
         assert rows(con, "FROM x") == [("x", 1, "p"), ("y", 1, None)]
         with pytest.raises(sqlfront.IntegrityError, match="deleted more often"):
@@ -226,10 +228,10 @@ def test_random_changes_come_back(path, seed):
                 held = +held
 
 
-def crashes(path, steps):
+def crashes(path, steps, *options):
     """For each crashing process on the file: the epochs it found, and the last it had done."""
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[3]))
-    command = [sys.executable, str(CRASHING), path, *map(str, steps)]
+    command = [sys.executable, str(CRASHING), path, *options, *map(str, steps)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     told = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     for _ in steps:
@@ -242,9 +244,9 @@ def crashes(path, steps):
         yield found, max([found, *(int(line[1]) for line in mine if line[0] == "done")])
 
 
-def check_crashes(path, steps):
+def check_crashes(path, steps, *options):
     last = 0
-    for step, (found, done) in zip(steps, crashes(path, steps)):
+    for step, (found, done) in zip(steps, crashes(path, steps, *options)):
         assert last <= found <= last + 1, f"killed after epoch {last}, then step {step} found {found}"
         last = done
 
@@ -257,3 +259,8 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(path, steps):
 @pytest.mark.slow
 def test_every_step_may_be_the_last(path):
     check_crashes(path, [*range(1, 120), 10_000, 0])
+
+
+@pytest.mark.slow
+def test_every_change_of_the_file_or_its_snapshot_may_be_the_last(path):
+    check_crashes(path, [*range(1, 140), 10_000, 0], "changes")

@@ -1,0 +1,113 @@
+"""What a file keeps of its views, without opening it for writing: its snapshot, what fits, what would be built anew."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from sqlfront.database.database import SCHEMA
+from sqlfront.database.failures import translated
+from sqlfront.database.names import shown
+from sqlfront.snapshots.adopting import find_snapshot
+from sqlfront.snapshots.snapshot_file import SnapshotFile, folder_of
+from sqlfront.storage.capture import setup
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.trigger_sql import delta_sql
+from sqlfront.storage.errors import Error, OperationalError
+
+
+def examine(path: str) -> tuple[list[str], bool]:
+    """Lines about a file, and whether everything that it keeps is sound. OperationalError if it cannot be read."""
+    if not os.path.isfile(path):
+        raise OperationalError(f"there is no file {path}", hint="give the path of a DuckDB database")
+    import duckdb
+
+    with translated(None), duckdb.connect(path, read_only=True) as con:
+        [(name,)] = con.execute("SELECT current_database()").fetchall()
+        known = con.execute(
+            "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'views'",
+            [name, SCHEMA],
+        ).fetchall()
+        if not known:
+            return [f"{path}: no materialized views"], True
+        views = [
+            shown(QualifiedName(*row))
+            for row in con.execute(f"SELECT schema, name FROM {SCHEMA}.views ORDER BY scan").fetchall()
+        ]
+        lines = [f"{path}: {_counted(len(views), 'materialized view')}"]
+        lost = list(_captures(con, name, lines))
+        return lines, _snapshot(path, con, views, lost, lines)
+
+
+def _captures(con: Any, name: str, lines: list[str]) -> Iterator[str]:
+    """Add a line for each captured table with changes that wait; the tables whose changes may have been missed."""
+    for captured in setup.booked(con, name):
+        if not setup.intact(con, name, captured):
+            lines.append(f"table {captured.table}: changes may have been missed; its triggers are not ours any more")
+            yield str(captured.table)
+            continue
+        [(waiting,)] = con.execute(f"SELECT count(*) FROM {delta_sql(name, captured)}").fetchall()
+        if waiting:
+            lines.append(f"table {captured.table}: {_counted(waiting, 'captured change')} to take in")
+
+
+def _snapshot(path: str, con: Any, views: list[str], lost: list[str], lines: list[str]) -> bool:
+    """Add lines about the snapshot and about each view; whether the snapshot is sound or there is none."""
+    try:
+        found = find_snapshot(path, con)
+        if found is not None:
+            with found:
+                found.verify()
+    except Error as error:
+        lines.append(f"snapshot in {folder_of(path)}: not used: {error.why}")
+        return _all_anew(views, lines, sound=False)
+    if found is None:
+        lines.append("snapshot: none")
+        return _all_anew(views, lines, sound=True)
+    manifest = found.manifest
+    lines.append(
+        f"snapshot {found.folder}: epoch {manifest['epoch']}, {_counted(len(found.arrays), 'array')}, "
+        f"{_size(found.size)}, all checks hold"
+    )
+    if lost:
+        lines.append(f"the snapshot will not be used: changes of {', '.join(lost)} may have been missed")
+        return _all_anew(views, lines, sound=False)
+    sizes = _sizes(found)
+    kept = {view["name"]: view for view in manifest["views"]}
+    for view in views:
+        if view in kept:
+            own = sum(sizes[f"view {node}"] for node in kept[view]["nodes"])
+            lines.append(f"view {view}: from the snapshot, {_size(own)} of its own")
+        else:
+            lines.append(f"view {view}: built anew: {manifest['left out'].get(view, 'it is not in the snapshot')}")
+    for relation in manifest["state"]["relations"]:
+        lines.append(f"rows of {relation}: {_size(sizes[f'store {relation}'])}")
+    return True
+
+
+def _all_anew(views: list[str], lines: list[str], *, sound: bool) -> bool:
+    lines += [f"view {view}: built anew" for view in views]
+    return sound
+
+
+def _sizes(found: SnapshotFile) -> Counter[str]:
+    """The bytes of each node's own tables, and of each relation's stores."""
+    state, sizes = found.manifest["state"], Counter[str]()
+    owners = [*(f"store {name}" for name in state["relations"]), *(f"view {name}" for name in state["views"])]
+    for owner in owners:
+        sizes[owner] = sum(one.size for name, one in found.arrays.items() if name.startswith(f"{owner} "))
+    return sizes
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,34 @@
+"""Opening and closing a file, with its snapshot; the modules that a file without views has no use for load later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.define.persistence import restore
+
+if TYPE_CHECKING:
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import StoredView
+    from sqlfront.storage.errors import Error
+
+
+def open_file(database: Database) -> None:
+    """Bring back the views and change tables of a file, and see to a snapshot when it is closed."""
+    restore(database, _adopt)
+    database.closing = _close
+
+
+def _adopt(
+    database: Database, con: Any, views: Sequence[StoredView], begin: Callable[[], None], untrusted: Sequence[Error]
+) -> set[int]:
+    from sqlfront.snapshots.adopting import adopt
+
+    return adopt(database, con, views, begin, untrusted)
+
+
+def _close(database: Database) -> None:
+    if database.epoch_limit is not None:
+        from sqlfront.snapshots.saving import close_file
+
+        close_file(database)

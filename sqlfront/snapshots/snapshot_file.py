@@ -1,0 +1,191 @@
+"""The files of a snapshot: a manifest (JSON under its hash), and the memory of all arrays.
+
+A snapshot is written to a folder of another name, synced, and renamed: under its own name it is whole. Each array
+begins at a page, so that a later release may map it. It is checked chunk by chunk as it is read.
+
+Cost: one pass over the memory each way, bound by the disk, and the checks. Several threads read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from sqlfront.storage.errors import OperationalError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+_MANIFEST, _ARRAYS = "manifest", "arrays"
+_UNFINISHED = "unfinished-"
+_PAGE, _CHUNK = 1 << 12, 1 << 24
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Where an array is among the others, and a check for each of its chunks."""
+
+    start: int
+    size: int
+    checks: tuple[int, ...]
+
+
+def folder_of(path: str) -> Path:
+    """Where the snapshots of a database file are."""
+    return Path(f"{os.path.realpath(path)}.sqlfront")
+
+
+def write(folder: Path, name: str, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a snapshot of this name, whole or not at all. OSError if there is no room, or no right to write there."""
+    unfinished = folder / f"{_UNFINISHED}{name}"
+    unfinished.mkdir(parents=True)
+    try:
+        with open(unfinished / _ARRAYS, "wb") as file:
+            places = {key: _append(file, array) for key, array in arrays.items()}
+            _sync(file)
+        text = json.dumps(
+            {**manifest, "arrays": {key: [one.start, one.size, one.checks] for key, one in places.items()}}
+        )
+        with open(unfinished / _MANIFEST, "wb") as file:
+            file.write(f"{_hash(text)}\n{text}".encode())
+            _sync(file)
+        _sync_folder(unfinished)
+        unfinished.rename(folder / name)
+        _sync_folder(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def remove_others(folder: Path, name: str | None) -> None:
+    """Remove all snapshots but that of this name, and unfinished ones; the folder too, if there is no name."""
+    if not folder.is_dir():
+        return
+    for one in folder.iterdir():
+        if one.name != name:
+            shutil.rmtree(one, ignore_errors=True)
+    if name is None:
+        folder.rmdir()
+
+
+class SnapshotFile:
+    """A snapshot that is read. OperationalError, with what is wrong, for one that is not as it was written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest, self.arrays = _read_manifest(folder / _MANIFEST)
+        size = max((one.start + one.size for one in self.arrays.values()), default=0)
+        try:
+            found = (folder / _ARRAYS).stat().st_size
+        except OSError as error:
+            raise damaged(f"its arrays cannot be read: {error}") from error
+        if found != size:
+            raise damaged(f"its arrays have {found} bytes instead of {size}")
+        self._pool: Executor | None = None
+
+    def __enter__(self) -> SnapshotFile:
+        from concurrent.futures import ThreadPoolExecutor  # A program that ends cannot import it.
+
+        self._pool = ThreadPoolExecutor(_THREADS)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._pool is not None
+        self._pool.shutdown()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays."""
+        return sum(one.size for one in self.arrays.values())
+
+    def read(self, name: str, into: np.ndarray) -> None:
+        """Fill memory with an array, and check it."""
+        assert self._pool is not None
+        found = self.arrays.get(name)
+        if found is None or found.size != into.nbytes:
+            raise damaged(f"array {name} is not there, or of another size")
+        chunks = list(_chunks(into.view(np.uint8).data))
+        starts = range(found.start, found.start + found.size, _CHUNK)
+        for check, seen in zip(found.checks, self._pool.map(self._fill, starts, chunks), strict=True):
+            if check != seen:
+                raise damaged(f"array {name} has changed: its check does not hold")
+
+    def verify(self) -> None:
+        """Check all arrays. O(bytes)."""
+        for name, one in self.arrays.items():
+            self.read(name, np.empty(one.size, np.uint8))
+
+    def _fill(self, start: int, chunk: memoryview) -> int:
+        """Read one chunk; its check."""
+        with open(self.folder / _ARRAYS, "rb", buffering=0) as file:
+            file.seek(start)
+            done = 0
+            while done < len(chunk):
+                count = file.readinto(chunk[done:])
+                if not count:
+                    raise damaged("its arrays end too early")
+                done += count
+        return zlib.crc32(chunk)
+
+
+def damaged(why: str) -> OperationalError:
+    """The error for a snapshot that is not as it was written."""
+    return OperationalError("the snapshot is damaged", why=why)
+
+
+def _append(file: BinaryIO, array: np.ndarray) -> Array:
+    """Write an array. Without threads of its own: a program that ends can start none."""
+    file.write(bytes(-file.tell() % _PAGE))
+    start, memory = file.tell(), array.view(np.uint8).data
+    checks = list[int]()
+    for chunk in _chunks(memory):
+        file.write(chunk)
+        checks.append(zlib.crc32(chunk))
+    return Array(start, len(memory), tuple(checks))
+
+
+def _chunks(memory: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(memory), _CHUNK):
+        yield memory[start : start + _CHUNK]
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    try:
+        found, _, text = path.read_bytes().decode(errors="replace").partition("\n")
+    except OSError as error:
+        raise damaged(f"its manifest cannot be read: {error}") from error
+    if found != _hash(text):
+        raise damaged("its manifest has changed: its hash does not hold")
+    manifest = json.loads(text)
+    places = manifest.pop("arrays")
+    return manifest, {name: Array(start, size, tuple(checks)) for name, (start, size, checks) in places.items()}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk; systems that cannot open folders keep them in order by themselves."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,72 @@
+"""sqlfront doctor: what a file keeps of its views, and what opening it would build anew."""
+
+from __future__ import annotations
+
+import os
+
+import duckdb
+import pytest
+
+import sqlfront
+from sqlfront.__main__ import main
+from sqlfront.snapshots import snapshot_file
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = str(tmp_path / "data.duckdb")
+    with sqlfront.connect(path) as con:
+        con.execute("CREATE TABLE t (a BIGINT, at_time TIMESTAMPTZ)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW now AS SELECT a FROM t WHERE at_time > now() - INTERVAL 1 HOUR")
+        con.execute("INSERT INTO t SELECT i, now() FROM range(100) x(i)")
+    return path
+
+
+def test_a_sound_file(path, capsys):
+    with duckdb.connect(path) as plain:
+        plain.execute("INSERT INTO t VALUES (1, now()), (2, now())")
+    assert main(["doctor", path]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"{path}: 2 materialized views"
+    assert 'table "main"."t": 2 captured changes to take in' in told
+    assert any(
+        line.startswith(f"snapshot {snapshot_file.folder_of(path)}") and "all checks hold" in line for line in told
+    )
+    assert any(line.startswith("view v: from the snapshot, ") for line in told)
+    assert "view now: built anew: it compares columns with the clock" in told
+    with sqlfront.connect(path) as con:
+        assert con.execute("SELECT count(*), sum(n) FROM v").fetchall() == [(100, 102)]
+
+
+def test_a_snapshot_that_is_damaged(path, capsys):
+    [arrays] = snapshot_file.folder_of(path).glob("*/arrays")
+    found = bytearray(arrays.read_bytes())
+    found[0] ^= 1
+    arrays.write_bytes(found)
+    assert main(["doctor", path]) == 1
+    told = capsys.readouterr().out
+    assert "its check does not hold" in told and "view v: built anew" in told
+
+
+def test_triggers_that_are_gone(path, capsys):
+    with duckdb.connect(path) as plain:
+        [(name,)] = plain.execute("SELECT trigger_name FROM duckdb_triggers() ORDER BY ALL LIMIT 1").fetchall()
+        plain.execute(f'DROP TRIGGER "{name}" ON t')
+    assert main(["doctor", path]) == 1
+    told = capsys.readouterr().out
+    assert 'table "main"."t": changes may have been missed' in told and "view v: built anew" in told
+
+
+def test_files_without_a_snapshot(path, tmp_path, capsys):
+    with sqlfront.connect(path) as con:
+        con.execute("DROP MATERIALIZED VIEW now; DROP MATERIALIZED VIEW v")
+    assert main(["doctor", path]) == 0
+    assert capsys.readouterr().out == f"{path}: 0 materialized views\nsnapshot: none\n"
+    plain = str(tmp_path / "plain.duckdb")
+    duckdb.connect(plain).close()
+    assert main(["doctor", plain]) == 0
+    assert capsys.readouterr().out == f"{plain}: no materialized views\n"
+    assert main(["doctor", str(tmp_path / "missing")]) == 1
+    assert "there is no file" in capsys.readouterr().err
+    assert not os.path.exists(tmp_path / "missing")

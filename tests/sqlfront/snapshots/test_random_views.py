@@ -1,0 +1,62 @@
+"""Views of random terms over a file that is closed and opened in the middle of random epochs equal DuckDB's answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlfront
+from tests.sqlfront.fuzz.replay import Replay
+
+
+class Reopened(Replay):
+    """A run over a file, which is closed and opened after one of three comparisons."""
+
+    def __init__(self, seed: int, seen: Counter[str], views: int, epochs: int, path: Path) -> None:
+        super().__init__(seed, seen, views, epochs)
+        self.con.close()
+        self.path = str(path / f"{seed}.duckdb")
+        self.con = sqlfront.connect(self.path, config={"threads": 1})
+
+    def _compare(self) -> None:
+        super()._compare()
+        if self.con.session.transaction is None and self.random.random() < 0.34:
+            self.script.append("-- closed and opened")
+            self.con.close()
+            self.con = sqlfront.connect(self.path, config={"threads": 1})
+            self.con.execute("SET TimeZone = 'UTC'")
+            self.seen["opened"] += 1
+            self.seen["adopted"] += self.con.session.database.snapshot is not None
+            super()._compare()
+
+    def _state(self) -> Counter[Any]:
+        """By view and kind alone: the names of nodes are others when a query has been stored."""
+        found: Counter[Any] = Counter()
+        for key, count in super()._state().items():
+            found[key if isinstance(key, int) else (key[0], key[2])] += count
+        return found
+
+    def _check(self) -> None:
+        """CHECK has tests of its own."""
+        super()._compare()
+
+
+def run(seeds: range, path: Path, views: int, epochs: int) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        Reopened(seed, seen, views, epochs, path).run()
+    return seen
+
+
+def test_random_views_of_a_file_that_is_reopened(tmp_path: Path) -> None:
+    seen = run(range(1), tmp_path, 3, 5)
+    assert seen["opened"] == seen["adopted"] >= 1
+
+
+@pytest.mark.slow
+def test_random_views_of_a_file_that_is_reopened_at_length(tmp_path: Path) -> None:
+    seen = run(range(500, 560), tmp_path, 8, 12)
+    assert seen["opened"] >= seen["adopted"] >= 0.8 * seen["opened"] >= 80
