@@ -2,7 +2,7 @@
 
 `python -m benchmarks.skew` first counts the steps of changes that meet a large group without a result: the workloads
 W2, W3 and W6 of Veldhuizen 2013 (dead contexts, and an edge between two hubs of a triangle). Then it lets the
-distribution change under way: each phase changes other rows, as often as the tables have rows and 2,000 times more, as
+distribution change under way: each phase changes other rows, as often as the tables have rows and 2,000 times more:
 the planner waits for so many changes between two plans. Views with fixed plans keep them from the start, and one view
 is left to the planner. The cost of a phase is the mean of its last 1,000 changes. All is counted in steps, so the
 machine need not be quiet.
