@@ -361,7 +361,7 @@ def test_values_without_an_order_are_computed_by_partition(con: sqlfront.Connect
     assert "values of INTERVAL are in no order in which rows are kept" in reason
 
 
-@pytest.mark.parametrize("epochs", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epochs", [100, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_many_epochs_split_and_merge(con: sqlfront.Connection, epochs: int) -> None:
     """Batches of rows that come and go anywhere in two partitions, by ties and by rows."""
     rng, kept = random.Random(epochs), list[tuple[int, int, int]]()
