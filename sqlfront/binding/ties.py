@@ -60,7 +60,11 @@ def with_guards(query: exp.Expr) -> exp.Expr:
     for call in _aggregates(query):
         if call.args.get("filter") is not None:
             condition = _case(call.args["filter"].this, exp.true(), exp.false())
-            guarded = [_case(condition.copy(), one.copy()) if one.find(exp.Column) else one for one in _arguments(call)]
+            arguments, order = _arguments(call), call.args.get("order")
+            guarded = [_case(condition.copy(), one.copy()) if one.find(exp.Column) else one for one in arguments]
+            for item in order.expressions if order is not None else ():
+                if item.this in arguments:  # DISTINCT takes no other orders than its arguments.
+                    item.set("this", guarded[arguments.index(item.this)].copy())
             _set(call, guarded, condition)
     return query
 

@@ -42,6 +42,11 @@ WHEN = "CASE WHEN c THEN TRUE ELSE FALSE END"
         ),
         ("sum(1 / x)", "sum(1 / x)"),
         ("sum(x) FILTER (WHERE c) OVER ()", "sum(x) FILTER (WHERE c) OVER ()"),
+        (
+            "list(DISTINCT s ORDER BY s DESC) FILTER (WHERE c)",
+            f"list(DISTINCT CASE WHEN {WHEN} THEN s END ORDER BY CASE WHEN {WHEN} THEN s END DESC) "
+            f"FILTER (WHERE {WHEN})",
+        ),
     ],
 )
 def test_a_filter_guards_the_argument(before: str, after: str) -> None:
