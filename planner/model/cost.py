@@ -69,6 +69,9 @@ side has to reach rows of the other."""
 RANGES_LOGARITHMIC = replace(RANGES, update=LOGARITHMIC_BOUND)
 """The same where every change is joined with one sum over a range, or one row, at each node."""
 
+BOXES = replace(RANGES, preprocessing=Bound(Fraction(2)).in_order())
+"""The same where rows lie within two bounds at once: to count what each row meets is to list it."""
+
 RANKED = replace(RANGES, delay=LOGARITHMIC_BOUND)
 """Deep, Hu and Koutris 2022, Theorem 19, kept under changes; the update's N is met only when one key holds all rows and
 the best of a group with that key changes."""

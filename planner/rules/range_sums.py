@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sqlfront.planner.model.bound import LOGARITHMIC_BOUND
-from sqlfront.planner.model.cost import RANGES, RANGES_LOGARITHMIC
+from sqlfront.planner.model.cost import BOXES, RANGES, RANGES_LOGARITHMIC
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.join_tree import Weights
@@ -39,6 +39,8 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
     free, root, listing = min(found, key=lambda tree: bool(tree[2]))
     added = tuple(variable for variable in free if variable not in definition.free)
     cost = RANGES if listing else RANGES_LOGARITHMIC
+    if boxes and listing:
+        cost = BOXES
     listed = boxes or any(node.comparisons and any(child.connex for child in node.children) for node in root.walk())
     return Plan(
         shape="inequality",
