@@ -41,7 +41,7 @@ class Ingest:
         self._schema: pa.Schema | None = None
         self._kinds: list[tuple[str, np.dtype[Any]]] | None = None
         self._plan: np.ndarray | None = None
-        self._columns: list[tuple[int, int, int, int, int]] = []
+        self._columns: list[tuple[int, int, int, int, int, int]] = []
         self._dictionaries: list[Dictionary] = []
         self._weighted = False
         self._kind_column: str | None = None
@@ -127,12 +127,12 @@ class Ingest:
             if name == "_weight":
                 if str(field.type) != "int64":
                     return
-                rows.append((number, self.relation.width - 1, 8, 1, 0))
+                rows.append((number, self.relation.width - 1, 8, 1, 0, 0))
                 continue
             if name == "_change_type":
                 if (size := text_size("VARCHAR", field.type)) == 0:
                     return
-                rows.append((number, self.relation.width - 1, size, 1, -int(_KINDS.ctypes.data)))
+                rows.append((number, self.relation.width - 1, size, 1, 0, int(_KINDS.ctypes.data)))
                 continue
             column, item = known[name], wanted.get(name)
             size, text = plain_size(column.type, field.type), text_size(column.type, field.type)
@@ -140,14 +140,14 @@ class Ingest:
                 return
             if item is None:
                 if column.not_null:
-                    rows.append((number, -1, size + text, 1, 0))
+                    rows.append((number, -1, size + text, 1, 0, 0))
                 continue
             state = 0
             if text:
                 assert item.codec is not None and item.codec.dictionary is not None
                 dictionaries.append(item.codec.dictionary)
                 state = item.codec.dictionary.state
-            rows.append((number, item.place, size + text, int(column.not_null), state))
+            rows.append((number, item.place, size + text, int(column.not_null), state, 0))
         self._dictionaries, self._weighted = dictionaries, bool(control)
         self._kind_column = schema.names[names.index("_change_type")] if "_change_type" in names else None
         self._columns, self._plan = rows, np.array(rows, np.int64)

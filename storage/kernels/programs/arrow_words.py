@@ -8,7 +8,7 @@ from sqlfront.storage.kernels.lowering import intrinsic, ir, types
 from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.byte_strings import hash_rows, insert_rows
 
-PLAN_WORDS = 5
+PLAN_WORDS = 6
 MOST_KINDS = 4
 
 
@@ -80,9 +80,9 @@ def pack_batch(array, plan, columns, data, width):
     """All columns of a batch in the Arrow C data interface (struct ArrowArray at `array`), one word each.
 
     `plan` has PLAN_WORDS per column: child number, word place (-1: nothing is written), bytes per value (of text: per
-    offset), 1 if a NULL is not allowed, and for text the dictionary's state, else 0; or, less than 0, the address of
-    `kinds` of changes, negated. Returns 0, or 1 when the general way is needed: a value equals NULL_CODE, a NULL stands
-    where none may, a dictionary must grow, or a text is no kind of change.
+    offset), 1 if a NULL is not allowed, the dictionary's state for text, else 0, and the `kinds` of changes that a text
+    names, else 0. Returns 0, or 1 when the general way is needed: a value equals NULL_CODE, a NULL stands where none
+    may, a dictionary must grow, or a text is no kind of change.
     """
     rows = load(array, 0)
     outer = load(array, 2)
@@ -93,6 +93,7 @@ def pack_batch(array, plan, columns, data, width):
         place = load(plan, PLAN_WORDS * c + 1)
         size = load(plan, PLAN_WORDS * c + 2)
         dictionary = load(plan, PLAN_WORDS * c + 4)
+        kinds = load(plan, PLAN_WORDS * c + 5)
         buffers = load(child, 5)
         validity = load(buffers, 0)
         source = load(buffers, 1)
@@ -105,8 +106,8 @@ def pack_batch(array, plan, columns, data, width):
                     refused = 1
         if place < 0:
             continue
-        if dictionary < 0:
-            refused |= pack_signs(data, width, place, load(buffers, 2), source + size * offset, size, -dictionary, rows)
+        if kinds != 0:
+            refused |= pack_signs(data, width, place, load(buffers, 2), source + size * offset, size, kinds, rows)
         elif dictionary == 0:
             refused |= pack_column(data, width, place, source, size, offset, validity, rows)
         else:
