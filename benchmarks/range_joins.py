@@ -50,7 +50,7 @@ def keyed(random: np.random.Generator, rows: int) -> dict[str, Columns]:
 
 
 def intervals(random: np.random.Generator, rows: int) -> dict[str, Columns]:
-    """Intervals each of which overlaps some twenty."""
+    """Intervals. Each overlaps some twenty others."""
     found = {}
     for table in "xy":
         start = random.integers(0, 10 * rows, rows)
