@@ -94,7 +94,7 @@ class Assembler:
     ) -> None:
         """Match the delta with the rows of the groups of ordered index `index` that pass all tests, at most one of each
         bound: the left word is the delta's, the right one the table's. `places` are delta words, the group's key. The
-        test `beside` is one of what the table knows extremes of."""
+        test `beside` bounds the word whose extremes the table knows."""
         self.lists = True
         self._range(at.RANGE, 0, table, index, places, tests, join, beside)
 

@@ -1,7 +1,7 @@
 """Which plan a running view should have: trees by predicted steps, parts by heavy and light values where skew pays.
 
-A profile of group sizes prices trees: the one by which the running tree takes about the steps that were observed.
-Changes that meet the same few large groups so price other trees by large groups too.
+A profile of group sizes prices trees. The profile that explains the observed steps of the running tree is taken. So if
+changes meet the same few large groups, other trees are priced by large groups too.
 """
 
 from __future__ import annotations

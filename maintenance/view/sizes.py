@@ -86,7 +86,7 @@ class EstimatedSizes:
         return self.fan_out(view, ())
 
     def fan_out(self, view: View, key: tuple[str, ...]) -> float:
-        """Leaf by leaf, each time of the one that has the fewest rows for what is known."""
+        """Leaf by leaf. Each step takes the leaf with the fewest rows for the known variables."""
         leaves = [below.node.atom or below.node.filters or "" for below in view.walk() if not below.children]
         wanted, known, total = frozenset(view.listed), frozenset(key), 1.0
         while missing := wanted - known:

@@ -202,8 +202,8 @@ def _differs(net: Net, sums: np.ndarray) -> np.ndarray:
 
 
 def _digits(values: np.ndarray) -> np.ndarray:
-    """Numbers, given by limbs, in digits of 32 bits, the last of which has the sign: those of as many rows as there can
-    be add up without a carry."""
+    """Numbers, given by limbs, in digits of 32 bits. The last digit has the sign. The digits of as many rows as a table
+    can have add up without a carry."""
     found = np.stack([values & _DIGIT, (values >> 32) & _DIGIT], axis=-1).reshape(*values.shape[:2], -1)
     found[:, :, -1] = values[:, :, -1] >> 32
     return found

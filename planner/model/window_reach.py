@@ -15,8 +15,8 @@ from sqlfront.planner.model.window_functions import Unit, WindowValue
 
 
 class Net(IntEnum):
-    """When changed rows reach all rows on one side: never; unless their number cancels, or their number and all sums;
-    always."""
+    """When changed rows reach all rows on one side: never, always, or unless something cancels. COUNT: the number of
+    changed rows. SUMS: the number and all sums."""
 
     NEVER = 0
     COUNT = 1

@@ -33,8 +33,8 @@ MOST_COMPARED, MOST_TRIED = 6, 3
 
 
 def compared_through(shape: Shape, blocks: Blocks) -> Iterator[Callable[[], Shape]]:
-    """Forms of a block in which tables that others compare are joined with those between first, the smallest first. A
-    form derives the blocks that it reads when it is called."""
+    """Forms of a block, the smallest first. A form joins a compared table with the tables between the two sides of the
+    comparison, before all else. A form derives the blocks that it reads when it is called."""
     flat = flattened(shape.core)
     edges = _edges(flat)
     if edges is None:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 DISJOINT = "the pairs of an OR of ranges are those of each range: the ranges have nothing in common"
 SUBTRACTED = (
-    "pairs between two bounds are those within the one, less those outside of the other, which are some of them: the "
-    "ends are ordered"
+    "pairs between two bounds are the pairs within one bound, less the pairs outside of the other bound: the ends are "
+    "ordered"
 )
 _ORDERED = re.compile(r'("(?:[^"]|"")*"|\w+)\s*(<=?|>=?)\s*("(?:[^"]|"")*"|\w+)')
 

@@ -151,7 +151,7 @@ class _Differences:
         return key, _Bound(sign * total, one.operator in ("<=", ">="), one), is_lower == (sign > 0)
 
     def _linear(self, value: Scalar) -> tuple[list[Part], list[tuple[int, Any]]] | None:
-        """A sum as expressions of one atom, without what is added to them, and constants."""
+        """A sum as its parts: expressions that each read one atom, without their constants, and the constants."""
         if not columns_of(value):
             if value.type == "INTERVAL" and not self._types.has_no_months(value):
                 return None
