@@ -105,7 +105,6 @@ def bind_view(
         raise _too_many_columns(len(columns), Notes(whole), tree)
     orders = [_order(one) for one in order_by]
     bound = bind_query(tree, whole, con, catalog, orders)
-    tree = bound.tree
     marked, clock = mark_clock(bound.term)
     bound = replace(bound, term=marked)
     settings = check_session(bound, con, reads_clock=bool(clock))
@@ -125,17 +124,21 @@ def bind_view(
     notes = (*definition.notes, *blocks.told)
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean, notes=notes)
     definition = replace(_under(definition, settings), collations=_collations(bound.term, columns, bound.notes))
+    return ViewQuery(definition, _completed(bound, term, blocks, columns), bound.settings)
+
+
+def _completed(bound: Bound, term: Term, blocks: Blocks, columns: Columns) -> exp.Expr:
+    """The query with its orders completed: the text as it is written, or printed from the term where it cannot be."""
     collates = bound.notes.collates
     computed = blocks.completed and any(part in blocks.completed for part in walk_once(term))
-    if collates or computed or not are_written(bound.notes, blocks.settled):
-        settled = complete_term(term, bound.notes, blocks.settled, blocks.completed, blocks.new)
-        if collates:
-            settled = _over_tables(settled, bound)
-        named = [(column, name) for column, (name, _) in zip(settled.columns, columns, strict=False)]
-        tree = parse_one(to_sql(settled, named))
-    else:
-        complete_orders(tree, bound.notes, blocks.settled)
-    return ViewQuery(definition, tree, bound.settings)
+    if not collates and not computed and are_written(bound.notes, blocks.settled):
+        complete_orders(bound.tree, bound.notes, blocks.settled)
+        return bound.tree
+    settled = complete_term(term, bound.notes, blocks.settled, blocks.completed, blocks.new)
+    if collates:
+        settled = _over_tables(settled, bound)
+    named = [(column, name) for column, (name, _) in zip(settled.columns, columns, strict=False)]
+    return parse_one(to_sql(settled, named))
 
 
 def _collations(term: Term, columns: Columns, notes: Notes) -> Columns:
