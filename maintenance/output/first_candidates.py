@@ -69,6 +69,8 @@ def numbers_of(view: MaintainedView, rows: pa.Table, number: str, evaluate: Eval
 def _leading(view: MaintainedView, limit: Limit) -> list[str]:
     """The raw columns by which rows are sorted first, up to one of text; none if all columns have to be decoded."""
     definition = view.definition
+    if definition.scalar:  # One row, which is there without rows to aggregate.
+        return []
     if limit.end is None or limit.by or shown_places(definition) is None or view.windows is not None:
         return []
     types = {raw.name: raw.type for raw in definition.raw if not raw.is_list}

@@ -50,3 +50,14 @@ def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str,
         assert sorted(map(repr, con.execute("FROM v").fetchall())) == sorted(map(repr, expected))
     rows = con.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
     assert "x AS s" not in query or order != ORDERS[0] or decoded[-1] < rows
+
+
+def test_an_aggregate_without_groups_has_its_row_over_no_rows() -> None:
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (s VARCHAR, y INTEGER)")
+    query = "SELECT count(y) AS n, max(s) AS last FROM t ORDER BY n LIMIT 2"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for change in ("SELECT 1", "INSERT INTO t VALUES ('a', 2), ('b', NULL)", "DELETE FROM t"):
+        con.execute(change)
+        assert con.execute("FROM v").fetchall() == con.execute(query).fetchall()
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
