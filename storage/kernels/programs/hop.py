@@ -41,6 +41,7 @@ def skipped(places, x):
 @kernel("void(int64,int64,int64,int64)")
 def skip(to, back, x, after):
     """Skip x, after which `after` comes next; to be done once for each x."""
+    # The run that ends in x and the one that follows become one; only the ends of a run know each other.
     begin = skipped(back, x)
     store(to, begin, after + 1)
     store(back, after, begin + 1)
@@ -78,7 +79,7 @@ def bucket_after(tree, bucket):
     bucket += 1
     while bucket < used:
         row = load(upper, ROWS) + bucket * load(upper, WIDTH) * 8
-        if sign_of(row, load(upper, KEYS), load(upper, LIMBS)) != 0:
+        if sign_of(row, load(upper, KEYS), load(upper, LIMBS)) != 0:  # Others are free, or wait to be swept.
             break
         bucket += 1
     return skipped(load(tree, BUCKET_TO), bucket)
@@ -225,6 +226,7 @@ def next_union(union, trees, scratch, out, capacity):
             if find(shared, scratch, hash_words(row, keys), row, 0, 0) < 0:
                 made += 1
                 continue
+            # The shared table has it, and gives its own next row in its place: each row once, at constant delay.
         if next_shared(union, row) == 0:
             break
         for i in range(load(union, TREES)):

@@ -51,6 +51,7 @@ def step_probe(at, scratch, delta, width, rows):
     limbs = load(table, LIMBS)
     found = 0
     for i in range(rows):
+        # The slots are near by now: they tell the rows of later look-ups.
         if i + _AHEAD < rows:
             slot = load(slots, load(hashes, i + _AHEAD) & mask)
             if slot != 0:

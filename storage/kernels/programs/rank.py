@@ -60,7 +60,7 @@ def wait(table, row):
     """Note a row as one to look at again, once."""
     address = load(table, ROWS) + row * load(table, WIDTH) * 8
     place = load(table, TAIL) + 1 + load(table, RANKS)
-    state = load(address, place)
+    state = load(address, place)  # Behind the key: whether the row waits, and whether it is in its group's list.
     if state & WAITING:
         return
     store(address, place, state | WAITING)
@@ -78,7 +78,7 @@ def mark_once(table):
     dirty = load(table, DIRTY)
     pending = load(table, DIRTY_USED)
     store(table, DIRTY_USED, 0)
-    for i in range(pending):
+    for i in range(pending):  # The list is written over no faster than it is read.
         wait(table, load(dirty, i))
     return load(table, DIRTY_USED)
 
@@ -159,10 +159,11 @@ def add_own(entry, code, out):
     if kind != RANK_ADD:
         add_bound(entry, code, out)
         return
-    if code == load(entry, 4) and code != 0:
+    if code == load(entry, 4) and code != 0:  # It stands for the value whose own code would mean NULL.
         code = NULL_CODE
     coefficient = load(entry, 3)
     low = code * coefficient
+    # The product of unsigned words takes a negative one for 2^64 more: the other one is taken off the upper word.
     high = high_product(code, coefficient)
     if code < 0:
         high -= coefficient
@@ -219,8 +220,8 @@ def make_key(at, address, out, scratch):
             head = load32(load(group, ROWS) + row * load(group, WIDTH) * 8, 2 * load(group, TAIL))
         if presence == (CHILD_REQUIRED if head == 0 else CHILD_ABSENT):
             return False
-        best = block + 8 * (4 + count)
-        if head != 0:
+        best = block + 8 * (4 + count)  # The key of a missing row.
+        if head != 0:  # The head of a sorted list is the group's best.
             best = load(child, ROWS) + (head - 1) * load(child, WIDTH) * 8 + 8 * (load(child, TAIL) + 1)
         add_key(load(child, ORDER), ranks, out, best, 1)
     return True
@@ -232,7 +233,7 @@ def touch(table, group_row, there):
     group = load(load(table, INDEX_LIST), 0)
     address = load(group, ROWS) + group_row * load(group, WIDTH) * 8
     tail = load(group, TAIL)
-    if load32(address, 2 * tail + 3) != 0:
+    if load32(address, 2 * tail + 3) != 0:  # Touched before: what is remembered is what the parent has seen.
         return
     store32(address, 2 * tail + 3, 1)
     ranks = load(table, RANKS)
@@ -281,10 +282,10 @@ def place_all(table, scratch, count):
         address = load(table, ROWS) + row * load(table, WIDTH) * 8
         h = hash_places(address, entry, INDEX_ENTRY, load(entry, 1))
         found = find(group, scratch, h, address, entry, INDEX_ENTRY)
-        if found >= 0:
+        if found >= 0:  # Its best is remembered before the row enters.
             touch(table, found, True)
         link(table, scratch, row, 0, h)
-        if found < 0:
+        if found < 0:  # `link` has made the group.
             touch(table, load32(address, 2 * load(table, LINKS) + 2), False)
         store(address, state, PLACED)
 

@@ -119,9 +119,10 @@ def step_note(at, scratch, delta, width, rows):
     bounds = load(at, 5)
     heavy = at + 6 * 8
     count = load(at, 8)
+    # Rows whose count became 0 are in their groups until they are swept: a group may be smaller by so many.
     lower = load(bounds, BOUND_LOWER) + load(table, DIRTY_USED)
     upper = load(bounds, BOUND_UPPER)
-    largest = load(scratch, LARGEST)
+    largest = load(scratch, LARGEST)  # Of the groups that rows have entered since this leaf began.
     reserve(pending, rows)
     for i in range(rows):
         row = delta + i * width * 8

@@ -267,6 +267,7 @@ def gather(state, codes, offsets, target, rows):
         code, start = load(codes, row), load(offsets, row)
         if code != NULL_CODE:
             source, goal, length = heap + load(entries, 2 * code), target + start, load(offsets, row + 1) - start
+            # Short strings are two words without a loop or a branch.
             _put_word(goal, _word(source))
             _put_word(goal + 8, _word(source + 8))
             if length > SLACK:

@@ -54,6 +54,7 @@ def compare_extremes(entry, a, b):
     surplus = 0
     for i in range(2 * count):
         x = load(a, start + i) if i < count else load(b, start + i - count)
+        # Only a value that comes before the first one known to differ can decide.
         if surplus != 0 and not is_beyond(x, first, load(entry, 2), upwards):
             continue
         more = 0

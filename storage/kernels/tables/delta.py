@@ -141,7 +141,7 @@ def prefetch_row(table, h):
         size = load(table, WIDTH) * 8
         address = load(table, ROWS) + ((slot & 0xFFFFFFFF) - 1) * size
         prefetch(address)
-        prefetch(address + size - 8)
+        prefetch(address + size - 8)  # It may lie in two cache lines.
 
 
 @kernel("void(int64,int64,int64)")
@@ -172,6 +172,7 @@ def step_upsert(at, scratch, delta, rows):
     reserve(table, rows)
     reserve_scratch(scratch, rows * (1 + indexes), 0)
     hashes = load(scratch, HASHES)
+    # Slots of all rows first, then rows some places ahead of their upserts: memory is read while others wait for it.
     for x in range(indexes):
         entry = load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8
         group = load(entry, 0)
@@ -213,7 +214,7 @@ def step_aggregate(at, scratch, delta, rows):
     kept = 0
     for row in range(used):
         address = load(table, ROWS) + row * load(table, WIDTH) * 8
-        changed = False
+        changed = False  # A count of 0 may stand beside sums that are not.
         for i in range(keys, width):
             changed = changed or load(address, i) != 0
         if changed:

@@ -20,6 +20,7 @@ _INFINITY = 0x7FF << 52
 def bit_length(word):
     """Bits of an unsigned word, without leading zeros."""
     bits = 0
+    # Halving: where the upper half has a bit, the lower one counts whole.
     for step in (32, 16, 8, 4, 2, 1):
         high = shift_right(word, step)
         if high != 0:
@@ -32,6 +33,7 @@ def bit_length(word):
 def exponent_of(bits):
     """The power of two of a finite double's last place."""
     e = (bits >> 52) & 0x7FF
+    # A subnormal has the least normal exponent, and no implicit bit.
     return (e if e > 0 else 1) - 1075
 
 
@@ -45,7 +47,7 @@ def float_bounds(bits, rows, bounds):
     """Lower bounds[0] to the lowest set bit's power of two, raise bounds[1] above the highest; False if not finite."""
     for row in range(rows):
         b = load(bits, row)
-        if b << 1 == 0:
+        if b << 1 == 0:  # 0 or -0.
             continue
         if b & _INFINITY == _INFINITY:
             return False
@@ -64,14 +66,14 @@ def float_limbs(bits, rows, shift, out, width):
         if b << 1 == 0:
             continue
         word, position = significand_of(b), exponent_of(b) + shift
-        if position < 0:
+        if position < 0:  # Only zeros are shifted out: the bounds have shown it.
             word >>= -position
             position = 0
         limb, offset = position >> 6, position & 63
         store(number, limb, word << offset)
         if offset > 0 and limb + 1 < width:
             store(number, limb + 1, shift_right(word, 64 - offset))
-        if b < 0:
+        if b < 0:  # Two's complement: all limbs inverted, plus 1.
             carry = 1
             for i in range(limb, width):
                 negated = ~load(number, i) + carry
@@ -97,9 +99,11 @@ def nearest_double(magnitude, width, shift):
     if top < 0:
         return 0
     highest = 64 * top + bit_length(load(magnitude, top)) - 1
+    # The place of the last bit that is kept: 53 bits, or down to that of subnormals.
     last = max(highest - 52, shift - 1074)
     significand = window(magnitude, width, last) if last <= highest else 0
     if last > 0 and (window(magnitude, width, last - 1) & 1) == 1:
+        # The first bit that is dropped is set. Exactly a half goes to the even neighbour, more goes up.
         odd = significand & 1
         if odd == 0:
             limb, offset = (last - 1) >> 6, (last - 1) & 63
@@ -108,9 +112,9 @@ def nearest_double(magnitude, width, shift):
                 odd |= 1 if load(magnitude, i) != 0 else 0
         significand += odd
     biased = last - shift + 1075
-    if biased == 1 and significand < _IMPLICIT:
+    if biased == 1 and significand < _IMPLICIT:  # Subnormal.
         return significand
-    if significand == _IMPLICIT << 1:
+    if significand == _IMPLICIT << 1:  # Rounded up to one bit more.
         significand >>= 1
         biased += 1
     return _INFINITY if biased >= 0x7FF else (biased << 52) | (significand & _FRACTION)
@@ -148,6 +152,7 @@ def accumulate(limbs, width, factor, negative, out, out_width, rows):
     for row in range(rows):
         number, total_at = limbs + 8 * width * row, out + 8 * out_width * row
         sign = load(number, width - 1) >> 63
+        # Taking away adds the complement and 1, with which the carry of the sum, `borrow`, begins.
         carry, borrow = 0, 1 if negative else 0
         for i in range(out_width):
             word = load(number, i) if i < width else sign

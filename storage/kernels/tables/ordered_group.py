@@ -96,6 +96,7 @@ def priority(address, keys):
     """The heap's key of a row: a hash of its key words, another one than places it in the slots."""
     h = keys
     for i in range(keys):
+        # A product mixes bits upwards only; the shift brings the upper ones down.
         h = (h ^ load(address, i)) * _MULTIPLIER
         h ^= (h >> 29) & 0x7FFFFFFFF
     return h * _MULTIPLIER
@@ -108,7 +109,7 @@ def splice(table, place, row, before, after, group_tail):
     width = load(table, WIDTH) * 8
     head = load32(group_tail, 0)
     last = before
-    if before == 0:
+    if before == 0:  # The head's word for the member before it names the last one.
         last = load32(rows + (head - 1) * width, place + 1) if head != 0 else row + 1
         store32(group_tail, 0, row + 1)
     else:
@@ -117,7 +118,7 @@ def splice(table, place, row, before, after, group_tail):
     store32(rows + row * width, place + 1, last)
     if after != 0:
         store32(rows + (after - 1) * width, place + 1, row + 1)
-    elif before != 0:
+    elif before != 0:  # It is the last one now.
         store32(rows + (head - 1) * width, place + 1, row + 1)
 
 
@@ -188,6 +189,7 @@ def rise(table, row, place, sides, group_tail):
         if priority(above, keys) >= own:
             break
         side = 0 if load32(above, sides) == row + 1 else 1
+        # A rotation: the row's inner subtree goes to the parent, the parent below the row.
         inner = load32(address, sides + 1 - side)
         store32(above, sides + side, inner)
         if inner != 0:
@@ -225,6 +227,7 @@ def insert_ordered(table, scratch, row, group_tail):
     side = 0
     steps = 1
     while node != 0:
+        # All rows on the way have one row more below them.
         parent = node
         above = rows + (node - 1) * width
         side = 0 if compare_rows(order, address + compared, above + compared) < 0 else 1
@@ -243,7 +246,7 @@ def insert_ordered(table, scratch, row, group_tail):
     else:
         above = rows + (parent - 1) * width
         store32(above, sides + side, row + 1)
-        if side == 0:
+        if side == 0:  # A left leaf stands before its parent; before the head there is none.
             before = load32(above, place + 1) if parent != load32(group_tail, 0) else 0
             splice(table, place, row, before, parent, group_tail)
         else:
@@ -271,6 +274,7 @@ def remove_ordered(table, row, group_tail):
         right = load32(address, sides + 1)
         if left == 0 or right == 0:
             break
+        # The child of more priority rises, until one side of the row is empty.
         left_first = priority(rows + (left - 1) * width, keys) > priority(rows + (right - 1) * width, keys)
         side = 0 if left_first else 1
         child = left if left_first else right

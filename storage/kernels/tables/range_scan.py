@@ -84,7 +84,7 @@ def step_range(at, scratch, delta, width, rows):
         while member != 0 and found < CHUNK:
             address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
             steps += 1
-            if upper != at and not within(upper, row, address):
+            if upper != at and not within(upper, row, address):  # All later members are beyond it, too.
                 member = 0
             else:
                 store(matches, 2 * found, row)

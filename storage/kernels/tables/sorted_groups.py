@@ -60,7 +60,7 @@ def sort_key(order, address):
         return 0
     x = load(address, load(entry, 0))
     if kind == ORDER_LOW_WORD:
-        x ^= NULL_CODE
+        x ^= NULL_CODE  # Unsigned order as signed order.
     elif x == NULL_CODE:
         return _GREATEST if flags & ORDER_NULLS_LAST else NULL_CODE
     elif load(entry, 2) != 0:
@@ -123,6 +123,7 @@ def sort_pairs(order, pairs, count, spare):
         for start in range(0, count, 2 * run):
             middle = source + min(start + run, count) * 16
             end = source + min(start + 2 * run, count) * 16
+            # Runs that follow each other already are copied.
             if middle == end or not comes_after(order, middle - 16, middle):
                 memcpy(target + start * 16, source + start * 16, end - source - start * 16)
             else:
@@ -171,6 +172,7 @@ def grow_tree(table, pairs, count, stack, place, tail):
         node = (address - rows) // width + 1
         own = priority(address, keys)
         below = 0
+        # What has less priority leaves the right spine: it is whole, and the row's left subtree.
         while depth > 0 and load(stack, 2 * depth - 1) < own:
             depth -= 1
             below = load(stack, 2 * depth)
@@ -219,6 +221,7 @@ def sort_groups(table, part, parts):
     largest = 1
     for g in range(load(group, USED)):
         size = load32(tails + g * group_width, 1)
+        # A part has the groups that begin within its share of the rows.
         if before * parts // max(1, load(table, LIVE)) == part:
             first = g if first < 0 else first
             groups = g + 1

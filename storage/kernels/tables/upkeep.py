@@ -104,7 +104,7 @@ def renumber_links(table, renumbered, used, moved):
         ordered = orders(table, x)
         for group_row in range(load(group, USED)):
             address = load(group, ROWS) + group_row * group_width * 8
-            head = load32(address, 2 * tail)
+            head = load32(address, 2 * tail)  # Links are row numbers plus one.
             if head != 0:
                 store32(address, 2 * tail, load32(renumbered, head - 1) + 1)
         for row in range(moved):
@@ -115,20 +115,21 @@ def renumber_links(table, renumbered, used, moved):
             if after != 0:
                 store32(address, place, load32(renumbered, after - 1) + 1)
             store32(address, place + 1, load32(renumbered, load32(address, place + 1) - 1) + 1)
+            # In a plain list, the member after the next, to be brought near; in a tree the parent, of renumber_tree.
             next_but_one = load32(address, place + 3) if not ordered else 0
             if next_but_one != 0:
                 store32(address, place + 3, load32(renumbered, next_but_one - 1) + 1)
         if ordered:
             renumber_tree(table, x, renumbered, moved)
     owner = load(table, OWNER)
-    if owner != 0:
+    if owner != 0:  # These rows are the groups of another table, whose members name them by number.
         member_rows = load(owner, ROWS)
         member_width = load(owner, WIDTH)
         place = 2 * (load(owner, LINKS) + 2 * load(table, OWNER_INDEX))
         for member in range(load(owner, USED)):
             address = member_rows + member * member_width * 8
             group_row = load32(address, place + 2)
-            if group_row < used:
+            if group_row < used:  # A row in no list may have an old word here.
                 store32(address, place + 2, load32(renumbered, group_row))
 
 
@@ -137,7 +138,7 @@ def as_they_lie(table, sequence, taken):
     """Append to a sequence of `taken` rows the live ones that it lacks, in the order of their numbers."""
     used = load(table, USED)
     slots = load(table, SLOTS)
-    wanted = calloc(max(1, used), 4)
+    wanted = calloc(max(1, used), 4)  # Live rows are those that a slot names.
     for i in range(load(table, MASK) + 1):
         slot = load(slots, i)
         if slot != 0:
@@ -185,6 +186,7 @@ def by_look_up(table, visitor, places, sequence):
     scratch = calloc(SCRATCH_WORDS, 8)
     taken = 0
     for first in range(0, used, _WAVE):
+        # Slots, then rows, then look-ups: what one pass asks memory for is there when the next one reads it.
         count = min(_WAVE, used - first)
         for i in range(count):
             h = hash_places(visitor_rows + (first + i) * visitor_width, places, 0, keys)
@@ -230,6 +232,7 @@ def move_rows(table, sequence):
     for i in range(load(table, MASK) + 1):
         slot = load(slots, i)
         if slot != 0:
+            # The upper half of a slot is its row's hash, which stays.
             row = load32(renumbered, (slot & 0xFFFFFFFF) - 1)
             store(slots, i, (slot >> 32 << 32) | (row + 1))
     free(old)
@@ -303,6 +306,7 @@ def widen(table, limbs):
     capacity = max(1, used)
     rows = calloc(capacity * width, 8)
     use_huge_pages(rows, capacity * width * 8)
+    # A row is keys, values, the rest (links among it), and subtree sums, which have a limb more than values.
     rest = old_width - keys - values * old_limbs - sums * (old_limbs + 1)
     for row in range(used):
         source = old_rows + row * old_width * 8
