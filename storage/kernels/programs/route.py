@@ -122,7 +122,7 @@ def step_note(at, scratch, delta, width, rows):
     # Rows whose count became 0 are in their groups until they are swept: a group may be smaller by so many.
     lower = load(bounds, BOUND_LOWER) + load(table, DIRTY_USED)
     upper = load(bounds, BOUND_UPPER)
-    largest = load(scratch, LARGEST)  # Of the groups that rows have entered since this leaf began.
+    largest = load(scratch, LARGEST)  # Of the groups that this run has entered rows in.
     reserve(pending, rows)
     for i in range(rows):
         row = delta + i * width * 8
