@@ -313,6 +313,14 @@ def crossover(view: MaintainedView) -> int | None:
     return None if not rows_of(view).trees else max(_FEW, _rows(view, about=True) // RANKED_ROW)
 
 
+def is_sooner_in_order(view: MaintainedView, rows: int) -> bool:
+    """Whether so many first rows are read along a ranked tree, as `crossover` says. O(1)."""
+    if rows <= _FEW:
+        return True
+    most = crossover(view)
+    return most is None or rows <= most
+
+
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
     """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
 

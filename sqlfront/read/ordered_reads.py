@@ -62,11 +62,12 @@ def read_in_order(session: Session, text: str, entry: ViewEntry) -> exp.Select |
 
 def limit_of(session: Session, select: exp.Select, entry: ViewEntry, params: Any) -> Limit | None:
     """The first rows of the view's order that a query reads; None if these are better found otherwise."""
-    from sqlfront.maintenance.output.output import crossover
+    from sqlfront.maintenance.output.output import is_sooner_in_order
 
     rows = _rows(session, select, params)
-    most = None if rows is None else crossover(entry.maintained)
-    return None if rows is None or (most is not None and rows > most) else within(entry, Limit(rows))
+    if rows is None or not is_sooner_in_order(entry.maintained, rows):
+        return None
+    return within(entry, Limit(rows))
 
 
 def _begins(wanted: Sequence[tuple[str, str]], entry: ViewEntry, number: int, fixed: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ _FIRST = 64
 
 def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
     """The first k rows of a view in its first order; see View.top."""
-    from sqlfront.maintenance.output.output import crossover
+    from sqlfront.maintenance.output.output import is_sooner_in_order
 
     if k < 0:
         raise ProgrammingError(f"there are no first {k} rows")
@@ -44,8 +44,7 @@ def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]
     with session.reading_own([entry.maintained.name]):
         database.refuse_dropped(entry)
         database.make_readable(entry, session.current_reading())
-        most = crossover(entry.maintained) if 0 in entry.maintained.ranked else -1
-        if most is None or k <= most:
+        if 0 in entry.maintained.ranked and is_sooner_in_order(entry.maintained, k):
             return _ranked_rows(session, entry, k)
         return _computed_rows(session, replace(definition, limit=within(entry, Limit(k))), entry)
 

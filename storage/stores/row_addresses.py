@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import addressof, c_char
+from typing import Any
 
 import numpy as np
 
 from sqlfront.storage.kernels.tables import group_reads, key_lookups
 from sqlfront.storage.stores.table import Table
 
+_from_buffer: Any = c_char.from_buffer  # An array is a buffer, which its type does not say.
+
 
 def address_of(words: np.ndarray) -> int:
     """Where an array's words lie. A quarter of the time that `ctypes.data` takes."""
     try:
-        return addressof(c_char.from_buffer(words.data))
+        return addressof(_from_buffer(words))
     except (TypeError, ValueError):  # It is read-only, empty, or strided.
         return int(words.ctypes.data)
 
