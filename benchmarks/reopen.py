@@ -94,7 +94,7 @@ def opened(path: str, snapshot: str) -> dict[str, Any]:
     con.execute("INSERT INTO items VALUES (1, 1, 1)")
     changed = time.perf_counter()
     if snapshot == "off":  # The next opening finds a snapshot.
-        con.session.database.keeps_snapshots = True
+        con.session.database.snapshot_every = 300
     con.close()
     return {
         "views": "from the snapshot" if adopted else "built from tables",

@@ -210,7 +210,6 @@ class Engine(SnapshotState):
 
     def _apply(self, encoded: list[Encoded], began: float) -> Applied:
         """`_apply_all`, watched if it may take long."""
-        self.before_change()
         if (rows := sum(item.rows for item in encoded)) < _WATCHED:
             return self._apply_all(encoded, began)
         with self.machine.watch("applying changes", rows):

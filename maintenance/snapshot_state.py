@@ -38,14 +38,8 @@ class SavedState:
     arrays: dict[str, np.ndarray]
 
 
-def _nothing() -> None:
-    """What is done before a change where nobody asks for more."""
-
-
 class SnapshotState(Replanning):
-    """State that gives and takes snapshots. `before_change` is called before the state changes."""
-
-    before_change: Callable[[], None] = staticmethod(_nothing)
+    """State that gives and takes snapshots."""
 
     def arrays(self, nodes: Collection[str], tables: Collection[str]) -> SavedState:
         """The state of some nodes, with all that they read, and of tables that keep their rows. No epoch is open, and

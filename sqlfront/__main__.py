@@ -1,4 +1,4 @@
-"""The command line: sqlfront [DATABASE] [-c SQL | -f FILE], sqlfront doctor FILE, and sqlfront warm."""
+"""The command line: sqlfront [DATABASE] [-c SQL | -f FILE], doctor FILE, backup FILE TARGET, and warm."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["doctor"] and len(given) == 2:
         return doctor(given[1])
+    if given[:1] == ["backup"] and len(given) == 3:
+        return backup(given[1], given[2])
     options = _parser().parse_args(given)
     connect = connect or sqlfront.connect
     if options.database == "warm" and not (options.command or options.file or os.path.exists("warm")):
@@ -59,6 +61,19 @@ def doctor(path: str) -> int:
         return 1
     print("\n".join(lines))
     return 0 if sound else 1
+
+
+def backup(path: str, target: str) -> int:
+    """Copy a file with its snapshot, and say what the copy has; 1 if it could not be made."""
+    from sqlfront.snapshots.backup import back_up
+
+    try:
+        made = back_up(path, target)
+    except (sqlfront.Error, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(made))
+    return doctor(target)
 
 
 def warm() -> int:
@@ -99,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="sqlfront",
         description="SQL with materialized views that maintain themselves.",
         epilog="sqlfront doctor FILE examines what a file keeps of its views. "
+        "sqlfront backup FILE TARGET copies a file with what it keeps. "
         "sqlfront warm compiles the kernels ahead of the first use.",
     )
     parser.add_argument("database", nargs="?", default=":memory:", help="a DuckDB database file (default: in memory)")

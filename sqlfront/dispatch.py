@@ -287,9 +287,9 @@ def _checkpoint(session: Session, statement: PassThrough, params: Any, many: boo
     if session.transaction is None:
         compact_logs(session.database, now=True)
         if session.database.epoch_limit is not None:
-            from sqlfront.snapshots.saving import checkpoint_file
+            from sqlfront.snapshots.saving import save_snapshot
 
-            checkpoint_file(session.database)
+            save_snapshot(session.database)
     read(session, statement, params)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeGuard
 
 from sqlfront.storage.errors import InterfaceError
 
-OWN: dict[str, Any] = {"sqlfront_progress": True, "sqlfront_threads": None, "sqlfront_snapshot": True}
+OWN: dict[str, Any] = {"sqlfront_progress": True, "sqlfront_threads": None, "sqlfront_snapshot": 300.0}
 """The settings of ours that a connection's config may have, and what they are without it."""
 
 _NAMES = ", ".join(OWN)
@@ -76,14 +77,18 @@ def _threads(value: Any, name: str) -> int:
     return found if isinstance(found, int) and found >= 1 else _refuse(value, name, "a whole number from 1 on")
 
 
-def _on_or_off(value: Any, name: str) -> bool:
-    """Whether something is on."""
-    words = {"on": True, "off": False}
-    found = words.get(value.casefold()) if isinstance(value, str) else None
-    return found if found is not None else _refuse(value, name, '"on" or "off"')
+def _seconds(value: Any, name: str) -> float:
+    """How often a snapshot may be written, in seconds; 0 for "off"."""
+    words = {"on": OWN["sqlfront_snapshot"], "off": 0.0}
+    if isinstance(value, str) and value.casefold() in words:
+        return float(words[value.casefold()])
+    found = _PERIOD.fullmatch(value.strip()) if isinstance(value, str) else None
+    seconds = float(found[1]) * _UNITS[found[2]] if found is not None else 0.0
+    return seconds if seconds > 0 else _refuse(value, name, '"on", "off" or a time such as "30s", "5min" or "1h"')
 
 
-_SETTINGS = {"sqlfront_progress": _flag, "sqlfront_threads": _threads, "sqlfront_snapshot": _on_or_off}
+_SETTINGS = {"sqlfront_progress": _flag, "sqlfront_threads": _threads, "sqlfront_snapshot": _seconds}
+_PERIOD, _UNITS = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h)"), {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlfront.database.arguments import split_config
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sqlfront.database.transactions import Snapshot
     from sqlfront.maintenance.engine import Engine
     from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.storage.outside.epoch_log import EpochLog
 
 SCHEMA = "__sqlfront"
 _MACROS = """
@@ -64,8 +65,9 @@ class Database:
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
         self.spark: Any = None
-        self.replaying = False
-        self.keeps_snapshots: bool = own["sqlfront_snapshot"]
+        self.replaying = self.is_prepared = False  # `is_prepared`: this process has made the bookkeeping tables.
+        self.snapshot_every: float = own["sqlfront_snapshot"]  # Seconds; 0: there are no snapshots.
+        self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
         self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
         self.views: dict[tuple[str, str], ViewEntry] = {}
@@ -76,14 +78,12 @@ class Database:
         self.definitions = 0  # Grows when plain views or macros may have been defined.
         self.unseen: set[int] = set()  # Sessions (their id) that may have written past capture since they last looked.
         self.is_alone = self.in_memory  # Whether nobody but our sessions can write: no other way leads to the memory.
-        self.is_prepared = False  # Whether this process has made the bookkeeping tables.
         self.epoch_limit: int | None = None
         self.token = ""
         self.over_wall: tuple[int, Set[str]] = (-1, frozenset())  # The views over the wall clock, at a revision.
         self.ticker: Ticker | None = None
         self._next_scan = 1
-        self._reader: Any = None
-        self._writer: Any = None
+        self._reader = self._writer = cast(Any, None)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import Database
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.engine import Change
+    from sqlfront.storage.outside.epoch_log import Changes
 
 
 def settle_durability(database: Database, options: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +54,14 @@ def log_changes(
             database.log.append(con, table.scan, epoch, change.rows.take(positions), sums, table.types)
             appended[table.scan] = len(positions)
     return appended
+
+
+def log_epoch(database: Database, undo: ExitStack, changes: Changes) -> None:
+    """Write an epoch that has been applied, and is about to be committed, to the log of the snapshot. The engine's lock
+    is held."""
+    for log in database.logs:
+        log.append(changes)
+        undo.callback(log.take_back)
 
 
 def compact_logs(database: Database, *, now: bool) -> None:

@@ -37,23 +37,6 @@ def read_mark(con: Any) -> int | None:
     return None if found[0][0] is None else int(found[0][0])
 
 
-def write_mark(database: Database, mark: int) -> None:
-    """Note that a snapshot fits the file as it is now. The engine's lock is held."""
-    con = database.cursor()
-    with transaction(con):
-        con.execute(f"DELETE FROM {SCHEMA}.state WHERE reserved IS NULL")
-        con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, NULL)", [mark])
-    con.close()
-
-
-def drop_mark(database: Database) -> None:
-    """Note that no snapshot fits the file any more, in a transaction of its own."""
-    con = database.cursor()
-    with transaction(con):
-        con.execute(f"DELETE FROM {SCHEMA}.state WHERE reserved IS NULL")
-    con.close()
-
-
 def _write_epoch(database: Database, reserved: int, mark: int | None = None) -> None:
     con = database.cursor()
     with transaction(con):

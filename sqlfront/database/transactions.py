@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sqlfront.database.database import Database
-from sqlfront.database.durable import compact_logs, log_changes
+from sqlfront.database.durable import compact_logs, log_changes, log_epoch
 from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import lossless, restore
@@ -136,6 +136,7 @@ class Transaction:
                 if len(rows):
                     applied = apply_first(database, relation, rows, weights)
                     undo.callback(database.engine.undo, applied)
+                    log_epoch(database, undo, {relation: (rows, weights)})
                     applied.work.took("writing in DuckDB", self.writing)
                     ending = time.perf_counter()
                 signals.check()
@@ -161,6 +162,7 @@ class Transaction:
                     captured = time.perf_counter() - started
                     applied = database.engine.apply(changes)
                     undo.callback(database.engine.undo, applied)
+                    log_epoch(database, undo, {name: (one.rows, one.weights) for name, one in changes.items()})
                     applied.work.took("writing in DuckDB", self.writing)
                     applied.work.took("reading captured changes", captured)
                     ending = time.perf_counter()
@@ -408,6 +410,7 @@ def _take_foreign(database: Database, con: Any) -> None:
         try:
             applied = database.engine.apply(changes)
             undo.callback(database.engine.undo, applied)
+            log_epoch(database, undo, {name: (one.rows, one.weights) for name, one in changes.items()})
         except Error as error:
             for entry in [entry for entry in database.views.values() if entry.tables & set(changes)]:
                 database.give_up(entry, f"changes made past sqlfront do not fit: {error.what}")

@@ -12,6 +12,7 @@ from sqlfront.binding.session_settings import Settings
 from sqlfront.cut.view_query import bind_view
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
+from sqlfront.database.durable import log_epoch
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
@@ -204,6 +205,7 @@ def building(database: Database, con: Any) -> Iterator[ExitStack]:
         if changes:
             applied = engine.apply(changes)
             undo.callback(engine.undo, applied)
+            log_epoch(database, undo, {name: (one.rows, one.weights) for name, one in changes.items()})
         yield undo
     if applied is not None:
         engine.commit(applied)

@@ -8,8 +8,10 @@ triggers have captured meanwhile stay in the file; the first read takes them in,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.catalog import EngineCatalog
@@ -20,12 +22,17 @@ from sqlfront.database.names import shown
 from sqlfront.define.build import bind_stored, draft, fill
 from sqlfront.define.earlier_files import columns_of
 from sqlfront.define.following import columns_of_table, following
-from sqlfront.snapshots import snapshot_file
-from sqlfront.snapshots.snapshot_file import SnapshotFile
+from sqlfront.maintenance.engine import Change
+from sqlfront.snapshots import contents, snapshot_file
+from sqlfront.snapshots.snapshot_file import LOG, SnapshotFile
 from sqlfront.snapshots.snapshot_key import MEANINGS, key_of, node_digests, stored_views
 from sqlfront.storage.errors import Error, OperationalError
+from sqlfront.storage.outside import epoch_log
+from sqlfront.storage.outside.epoch_log import Record
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sqlfront.database.database import Database
     from sqlfront.define.build import Bound
     from sqlfront.define.parts import Weights
@@ -38,14 +45,14 @@ def adopt(
 ) -> set[int]:
     """Bring back what a snapshot has; the scans of its views. Without one that fits, there are none, and `begin`, which
     makes the change tables, has been called all the same. Captures that cannot be trusted are `untrusted`."""
-    if database.keeps_snapshots and not database.read_only:
+    if database.snapshot_every and not database.read_only:
         try:
             with translated(None):
                 found = find_snapshot(database.file, con)
             if found is not None:
                 for error in untrusted:
                     raise error
-                with translated(None), database.progress.watch("reading the snapshot"), found:
+                with translated(None), database.progress.watch("reading the snapshot"), found.file:
                     return _restored(database, con, found, views, begin)
         except (Error, OSError) as error:
             why = ": ".join(filter(None, (error.what, error.why))) if isinstance(error, Error) else str(error)
@@ -55,34 +62,66 @@ def adopt(
     return set()
 
 
-def find_snapshot(path: str, con: Any) -> SnapshotFile | None:
+@dataclass(frozen=True)
+class Found:
+    """A snapshot that fits a file, with the changes that its log has besides: rows with `_weight`, by relation; and
+    the records of the log."""
+
+    file: SnapshotFile
+    changes: Mapping[str, pa.Table]
+    records: Sequence[Record]
+
+
+def find_snapshot(path: str, con: Any) -> Found | None:
     """The snapshot that fits the file; None if the file has none. OperationalError, which says why, if the file has one
     that does not fit."""
     folder, mark = snapshot_file.folder_of(path), read_mark(con)
-    if mark is None:
-        if not folder.is_dir():
-            return None
+    if mark is not None:
+        if not (folder / f"{mark:x}").is_dir():
+            raise _refused("it is not there")
+        found = SnapshotFile(folder / f"{mark:x}")
+        key = key_of(path, con)
+        _compare(found, key, stored_views(con))
+        return Found(found, {}, ())
+    if not folder.is_dir():
+        return None
+    refused = _refused("the file has changed since, or was not closed")
+    for one in snapshot_file.all_in(folder):
+        try:
+            return _with_log(path, con, one)
+        except OperationalError as error:
+            refused = error
+    raise refused
+
+
+def _with_log(path: str, con: Any, folder: Path) -> Found:
+    """A snapshot whose log leads to the present tables."""
+    found, records = SnapshotFile(folder), epoch_log.records(folder / LOG)
+    if records is None:
         raise _refused("the file has changed since, or was not closed")
-    if not (folder / f"{mark:x}").is_dir():
-        raise _refused("it is not there")
-    found = SnapshotFile(folder / f"{mark:x}")
     key = key_of(path, con)
+    _compare(found, key | {"rows": found.manifest["key"].get("rows")}, stored_views(con))
+    changes, committed = contents.changes_since(con, found.manifest["contents"], records)
+    return Found(found, changes, records[:committed])
+
+
+def _compare(found: SnapshotFile, key: Mapping[str, Any], stored: Mapping[int, str]) -> None:
+    """OperationalError, which says why, if a snapshot has another key, or views are stored in another way."""
     for part, meaning in MEANINGS.items():
         if found.manifest["key"].get(part) != key[part]:
             raise _refused(meaning)
-    stored = stored_views(con)
     for view in found.manifest["views"]:
         if stored.get(view["scan"]) != view["stored"]:
             raise _refused(f"view {view['name']} has been altered or dropped since")
-    return found
 
 
 def _restored(
-    database: Database, con: Any, found: SnapshotFile, views: Sequence[StoredView], begin: Callable[[], None]
+    database: Database, con: Any, found: Found, views: Sequence[StoredView], begin: Callable[[], None]
 ) -> set[int]:
-    engine, state = database.engine, found.manifest["state"]
-    kept = {view["scan"]: view for view in found.manifest["views"]}
-    engine.prepare(state, found.read)
+    engine, file = database.engine, found.file
+    state = file.manifest["state"]
+    kept = {view["scan"]: view for view in file.manifest["views"]}
+    engine.prepare(state, file.read)
     begin()
     with engine.assembling_once():
         for view in views:
@@ -97,9 +136,18 @@ def _restored(
             if columns_of(database, con, view) != entry.definition.columns:
                 raise _refused(f"view {shown(view.name)} has other columns")
             entry.comes_back = dict(entry.options), nodes
-    engine.adopt(state, found.read)
-    database.snapshot = int(found.folder.name, 16), engine.version
+    engine.adopt(state, file.read)
+    version = engine.version
+    if found.changes:
+        engine.commit(engine.apply({name: _change(rows) for name, rows in found.changes.items()}))
+    database.snapshot = int(file.folder.name, 16), -1 if found.records else version
+    end = found.records[-1].end if found.records else 0
+    database.logs = [contents.open_log(file.folder / LOG, file.manifest["contents"], file.size, end)]
     return set(kept)
+
+
+def _change(rows: pa.Table) -> Change:
+    return Change(rows.drop_columns(["_weight"]), rows.column("_weight").to_numpy())
 
 
 def _make_empty(database: Database, con: Any, view: StoredView, weights: Weights) -> None:

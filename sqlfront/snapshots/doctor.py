@@ -58,23 +58,25 @@ def _snapshot(path: str, con: Any, views: list[str], lost: list[str], lines: lis
     try:
         found = find_snapshot(path, con)
         if found is not None:
-            with found:
-                found.verify()
+            with found.file:
+                found.file.verify()
     except Error as error:
         lines.append(f"snapshot in {folder_of(path)}: not used: {error.why}")
         return _all_anew(views, lines, sound=False)
     if found is None:
         lines.append("snapshot: none")
         return _all_anew(views, lines, sound=True)
-    manifest = found.manifest
+    file, manifest = found.file, found.file.manifest
     lines.append(
-        f"snapshot {found.folder}: epoch {manifest['epoch']}, {_counted(len(found.arrays), 'array')}, "
-        f"{_size(found.size)}, all checks hold"
+        f"snapshot {file.folder}: epoch {manifest['epoch']}, {_counted(len(file.arrays), 'array')}, "
+        f"{_size(file.size)}, all checks hold"
     )
+    if found.records:
+        lines.append(f"log: {_counted(len(found.records), 'epoch')} since, {_size(found.records[-1].end)}")
     if lost:
         lines.append(f"the snapshot will not be used: changes of {', '.join(lost)} may have been missed")
         return _all_anew(views, lines, sound=False)
-    sizes = _sizes(found)
+    sizes = _sizes(file)
     kept = {view["name"]: view for view in manifest["views"]}
     for view in views:
         if view in kept:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.define.persistence import restore
+from sqlfront.snapshots.background import Background
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
@@ -14,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def open_file(database: Database) -> None:
-    """Bring back the views and change tables of a file, and see to a snapshot when it is closed."""
+    """Bring back the views and change tables of a file, and see to snapshots while it is open and when it is closed."""
     restore(database, _adopt)
-    database.closing = _close
+    background = Background(database) if database.snapshot_every and not database.read_only else None
+    database.closing = partial(_close, background)
 
 
 def _adopt(
@@ -27,7 +30,9 @@ def _adopt(
     return adopt(database, con, views, begin, untrusted)
 
 
-def _close(database: Database) -> None:
+def _close(background: Background | None, database: Database) -> None:
+    if background is not None:
+        background.stop()
     if database.epoch_limit is not None:
         from sqlfront.snapshots.saving import close_file
 

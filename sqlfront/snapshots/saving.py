@@ -1,8 +1,10 @@
-"""Writing the snapshot of a file: when its last connection closes, and at CHECKPOINT.
+"""Writing the snapshot of a file: when its last connection closes, at CHECKPOINT, and from time to time.
 
-The snapshot has the state of the last epoch. Its mark is committed after its files are on disk, under the engine's
-lock: so the marked state is that of the tables, but for captured changes, which wait in the file to be taken in. The
-mark goes before the next change (`database/epoch_numbers.py`).
+A snapshot has the state of the last epoch, and with it begins a log: all later epochs go there too. Until the snapshot
+is on disk under its own name, the one before and its log stay. When the file is closed, a mark in the file names the
+snapshot: it has the state of the tables, but for captured changes, which wait in the file to be taken in.
+
+Cost: under the engine's lock, the arrays are written to the system's cache, and DuckDB adds up hashes of the rows.
 """
 
 from __future__ import annotations
@@ -11,19 +13,22 @@ import logging
 import secrets
 import threading
 from collections.abc import Collection
-from functools import partial
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.durable import compact_logs
-from sqlfront.database.epoch_numbers import drop_mark, save_epoch, write_mark
+from sqlfront.database.epoch_numbers import save_epoch
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
+from sqlfront.database.transactions import transaction
 from sqlfront.define.build import bind_stored, draft
 from sqlfront.planner.model.computed_rows import TemporalRows
-from sqlfront.snapshots import snapshot_file
+from sqlfront.snapshots import contents, snapshot_file
 from sqlfront.snapshots.snapshot_key import key_of, node_digests, part_digests, stored_views, weights_of
 from sqlfront.storage.errors import Error
+from sqlfront.storage.outside.epoch_log import EpochLog
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
@@ -31,56 +36,102 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.snapshot_state import SavedState
 
 log = logging.getLogger("sqlfront")
+_one_at_a_time = threading.RLock()
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A snapshot whose arrays are written, with its log, which has begun."""
+
+    mark: int
+    version: int
+    folder: Path
+    file: snapshot_file.Unfinished
+    manifest: dict[str, Any]
+    log: EpochLog
 
 
 def close_file(database: Database) -> None:
     """Write down what the next process begins with: short logs, a snapshot, the last epoch."""
     compact_logs(database, now=True)
-    with database.lock:
-        mark = None
-        try:
-            mark = save_snapshot(database)
-        finally:
+    mark = None
+    try:
+        mark = save_snapshot(database)
+    finally:
+        with database.lock:
+            _publish(database, None)
             save_epoch(database, mark)
 
 
-def checkpoint_file(database: Database) -> None:
-    """Write a snapshot that holds until the next change."""
-    with database.lock:
-        mark = save_snapshot(database)
-        if mark is not None:
-            write_mark(database, mark)
-            database.engine.before_change = partial(_unmark, database)
-
-
 def save_snapshot(database: Database) -> int | None:
-    """Write the snapshot of a file whose lock is held; its mark, which the caller commits. None if there is none: it is
-    turned off, there is nothing to keep, or it cannot be written, which is logged."""
-    if not database.keeps_snapshots or database.read_only or database.epoch_limit is None:
+    """Write the snapshot of a file; its mark. None if there is none: it is turned off, there is nothing to keep, or it
+    cannot be written, which is logged. Epochs wait only until its arrays are written."""
+    if not database.snapshot_every or database.read_only or database.epoch_limit is None:
         return None
-    mark = secrets.randbits(62) + 1
     try:
-        with translated(None):
-            database.capture.verify(database.reader_cursor())
-            if threading.main_thread().is_alive():  # A program that ends can start no threads, which changes may need.
-                _bring_up_to_date(database)
-            if database.snapshot is not None and database.snapshot[1] == database.engine.version:
-                return database.snapshot[0]  # Nothing has changed since it was written or adopted.
-            if not _write(database, f"{mark:x}"):
-                return None
+        with translated(None), _one_at_a_time:
+            with database.lock:
+                begun = _begin(database)
+            if not isinstance(begun, _Begun):
+                return begun
+            try:
+                begun.file.finish(begun.manifest)
+            except BaseException:
+                with database.lock:
+                    database.logs.remove(begun.log)
+                    begun.log.close()
+                raise
+            with database.lock:
+                _publish(database, begun)
+                snapshot_file.remove_others(begun.folder, f"{begun.mark:x}")
     except (Error, OSError) as error:
         log.warning("sqlfront: %s: no snapshot could be written: %s", database.path, error)
         return None
-    database.snapshot = mark, database.engine.version
-    return mark
+    return begun.mark
 
 
-def _write(database: Database, name: str) -> bool:
-    """Write the snapshot in place of all others; False if no view has a state that can be kept."""
+def _begin(database: Database) -> _Begun | int | None:
+    """Write the arrays of a snapshot, and begin its log. The mark of the present snapshot if nothing has changed since;
+    None if no view has a state that can be kept."""
+    database.capture.verify(database.reader_cursor())
+    if threading.main_thread().is_alive():  # A program that ends can start no threads, which changes may need.
+        _bring_up_to_date(database)
+    if database.snapshot is not None and database.snapshot[1] == database.engine.version:
+        return database.snapshot[0]
     folder, con = snapshot_file.folder_of(database.file), database.cursor()
-    snapshot_file.remove_others(folder, None)
+    kept, left_out = _kept(database, con)
+    if not kept:
+        _publish(database, None)
+        snapshot_file.remove_others(folder, None)
+        return None
+    saved, mark = _state(database, kept), secrets.randbits(62) + 1
+    relations = _contents(database, con, saved)
+    manifest = {"key": key_of(database.file, con), "epoch": database.engine.epoch, "views": kept}
+    manifest |= {"left out": left_out, "state": saved.facts, "contents": relations}
+    con.close()
+    file = snapshot_file.Unfinished(folder, f"{mark:x}", saved.arrays)
+    try:
+        epochs = contents.open_log(file.log, relations, sum(array.nbytes for array in saved.arrays.values()))
+    except OSError:
+        file.drop()
+        raise
+    database.logs.append(epochs)
+    return _Begun(mark, database.engine.version, folder, file, manifest, epochs)
+
+
+def _publish(database: Database, begun: _Begun | None) -> None:
+    """Let a snapshot that is whole, or none, be that of the file, and its log the only one that goes on."""
+    logs, database.logs = database.logs, [] if begun is None else [begun.log]
+    for epochs in logs:
+        if epochs not in database.logs:
+            epochs.close()
+    database.snapshot = None if begun is None else (begun.mark, begun.version)
+
+
+def _kept(database: Database, con: Any) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The views whose state can be kept, each after those it reads, and why the others are left out."""
     kept, left_out, stored = list[dict[str, Any]](), dict[str, str](), stored_views(con)
-    for entry in sorted(database.views.values(), key=lambda entry: entry.scan):  # Each after those it reads.
+    for entry in sorted(database.views.values(), key=lambda entry: entry.scan):
         why = _left_out(database, entry, left_out)
         nodes = node_digests(database, entry.maintained) if why is None else {}
         if why is None and not _comes_back(database, con, entry, nodes):
@@ -92,13 +143,17 @@ def _write(database: Database, name: str) -> bool:
         else:
             left_out[shown(entry.name)] = why
             log.info("sqlfront: %s: view %s is not in the snapshot: %s", database.path, shown(entry.name), why)
-    if kept:
-        saved = _state(database, kept)
-        manifest = {"key": key_of(database.file, con), "epoch": database.engine.epoch, "views": kept}
-        manifest |= {"left out": left_out, "state": saved.facts}
-        snapshot_file.write(folder, name, manifest, saved.arrays)
-    con.close()
-    return bool(kept)
+    return kept, left_out
+
+
+def _contents(database: Database, con: Any, saved: SavedState) -> dict[str, Any]:
+    """The tables of a state, described, with what they hold."""
+    with transaction(con):
+        names = contents.in_the_file(con) & saved.facts["relations"].keys()
+        described = {name: contents.describe(database.engine.relations[name]) for name in sorted(names)}
+        held = contents.sums(con, described)
+    # JSON of other programs has no numbers of this size.
+    return {name: one | {"rows": held[name][0], "hash": str(held[name][1])} for name, one in described.items()}
 
 
 def _comes_back(database: Database, con: Any, entry: ViewEntry, nodes: dict[str, str]) -> bool:
@@ -146,9 +201,3 @@ def _left_out(database: Database, entry: ViewEntry, left_out: Collection[str]) -
         if shown(source.name) in left_out:
             return f"it reads view {shown(source.name)}, which is not in the snapshot"
     return None
-
-
-def _unmark(database: Database) -> None:
-    """Before the first change after a CHECKPOINT: its snapshot does not hold any more."""
-    drop_mark(database)
-    del database.engine.before_change

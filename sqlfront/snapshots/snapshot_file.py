@@ -1,7 +1,7 @@
 """The files of a snapshot: a manifest (JSON under its hash), and the memory of all arrays.
 
 A snapshot is written to a folder of another name, synced, and renamed: under its own name it is whole. Each array
-begins at a page, so that a later release may map it. It is checked chunk by chunk as it is read.
+begins at a page. It is checked chunk by chunk as it is read. The log of the epochs since is in the same folder.
 
 Cost: one pass over the memory each way, bound by the disk, and the checks. Several threads read.
 """
@@ -14,6 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,8 @@ from sqlfront.storage.errors import OperationalError
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+LOG = "log"
+"""The log of the epochs since a snapshot, in its folder."""
 _MANIFEST, _ARRAYS = "manifest", "arrays"
 _UNFINISHED = "unfinished-"
 _PAGE, _CHUNK = 1 << 12, 1 << 24
@@ -46,26 +49,55 @@ def folder_of(path: str) -> Path:
     return Path(f"{os.path.realpath(path)}.sqlfront")
 
 
-def write(folder: Path, name: str, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a snapshot of this name, whole or not at all. OSError if there is no room, or no right to write there."""
-    unfinished = folder / f"{_UNFINISHED}{name}"
-    unfinished.mkdir(parents=True)
-    try:
-        with open(unfinished / _ARRAYS, "wb") as file:
-            places = {key: _append(file, array) for key, array in arrays.items()}
-            _sync(file)
-        text = json.dumps(
-            {**manifest, "arrays": {key: [one.start, one.size, one.checks] for key, one in places.items()}}
-        )
-        with open(unfinished / _MANIFEST, "wb") as file:
-            file.write(f"{_hash(text)}\n{text}".encode())
-            _sync(file)
-        _sync_folder(unfinished)
-        unfinished.rename(folder / name)
-        _sync_folder(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+class Unfinished:
+    """A snapshot that is being written: its folder, and the arrays, which have to stay as they are only until this has
+    been made. OSError if there is no room, or no right to write there; nothing is left then."""
+
+    def __init__(self, folder: Path, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        self._folder, self._name, self._unfinished = folder, name, folder / f"{_UNFINISHED}{name}"
+        self._unfinished.mkdir(parents=True)
+        with self._or_nothing(), open(self._unfinished / _ARRAYS, "wb") as file:
+            self._places = {key: _append(file, array) for key, array in arrays.items()}
+
+    @property
+    def log(self) -> Path:
+        """Where the log of the snapshot is."""
+        return self._unfinished / LOG
+
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """Let the snapshot be whole, under its own name."""
+        with self._or_nothing():
+            arrays = self._unfinished / _ARRAYS
+            with open(arrays, "rb+") as file:
+                _sync(file)
+            places = {
+                key: [start, size, [_check(arrays, *chunk) for chunk in _chunks(start, size)]]
+                for key, (start, size) in self._places.items()
+            }
+            text = json.dumps({**manifest, "arrays": places})
+            with open(self._unfinished / _MANIFEST, "wb") as file:
+                file.write(f"{_hash(text)}\n{text}".encode())
+                _sync(file)
+            _sync_folder(self._unfinished)
+            self._unfinished.rename(self._folder / self._name)
+            _sync_folder(self._folder)
+
+    def drop(self) -> None:
+        """Remove what has been written."""
+        shutil.rmtree(self._unfinished, ignore_errors=True)
+
+    @contextmanager
+    def _or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
+
+
+def all_in(folder: Path) -> list[Path]:
+    """The snapshots in a folder: two, if a process has been killed before it removed the older one."""
+    return [one for one in folder.iterdir() if not one.name.startswith(_UNFINISHED)]
 
 
 def remove_others(folder: Path, name: str | None) -> None:
@@ -115,9 +147,10 @@ class SnapshotFile:
         found = self.arrays.get(name)
         if found is None or found.size != into.nbytes:
             raise damaged(f"array {name} is not there, or of another size")
-        chunks = list(_chunks(into.view(np.uint8).data))
-        starts = range(found.start, found.start + found.size, _CHUNK)
-        for check, seen in zip(found.checks, self._pool.map(self._fill, starts, chunks), strict=True):
+        memory = into.view(np.uint8).data
+        starts = [start for start, _ in _chunks(found.start, found.size)]
+        parts = [memory[start : start + size] for start, size in _chunks(0, found.size)]
+        for check, seen in zip(found.checks, self._pool.map(self._fill, starts, parts), strict=True):
             if check != seen:
                 raise damaged(f"array {name} has changed: its check does not hold")
 
@@ -144,20 +177,25 @@ def damaged(why: str) -> OperationalError:
     return OperationalError("the snapshot is damaged", why=why)
 
 
-def _append(file: BinaryIO, array: np.ndarray) -> Array:
-    """Write an array. Without threads of its own: a program that ends can start none."""
+def _append(file: BinaryIO, array: np.ndarray) -> tuple[int, int]:
+    """Write an array; where it begins, and its size."""
     file.write(bytes(-file.tell() % _PAGE))
     start, memory = file.tell(), array.view(np.uint8).data
-    checks = list[int]()
-    for chunk in _chunks(memory):
-        file.write(chunk)
-        checks.append(zlib.crc32(chunk))
-    return Array(start, len(memory), tuple(checks))
+    file.write(memory)
+    return start, len(memory)
 
 
-def _chunks(memory: memoryview) -> Iterator[memoryview]:
-    for start in range(0, len(memory), _CHUNK):
-        yield memory[start : start + _CHUNK]
+def _chunks(start: int, size: int) -> Iterator[tuple[int, int]]:
+    """The chunks of an array, as start and size."""
+    for first in range(start, start + size, _CHUNK):
+        yield first, min(_CHUNK, start + size - first)
+
+
+def _check(path: Path, start: int, size: int) -> int:
+    """The check of a part of a file. Without threads of its own: a program that ends can start none."""
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        return zlib.crc32(file.read(size))
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

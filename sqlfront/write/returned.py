@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from sqlfront.database.durable import log_epoch
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import Key, captured_table
@@ -263,6 +264,7 @@ def _known(
         if rows:
             applied = apply_first(database, relation.name, rows, weights)
             undo.callback(database.engine.undo, applied)
+            log_epoch(database, undo, {relation.name: (rows, weights)})
         signals.check()
         committing = time.perf_counter()
         yield
