@@ -13,7 +13,7 @@ from sqlfront.binding.ties import with_deviations, with_guards, without_ties
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import frozen, lossless
 from sqlfront.database.view_time import at_time
-from sqlfront.explain.unpruned import unpruned
+from sqlfront.database.unpruned import unpruned
 from sqlfront.planner.model.raw_column import statistics_of
 from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.capture.trigger_sql import table_sql
