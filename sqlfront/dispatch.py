@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from sqlfront.database.frames import as_user
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
+from sqlfront.database.sessions import NOTHING, Reads
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import check_moving, refuse_copy
@@ -175,12 +176,13 @@ def _set(session: Session, statement: own.SetOwn) -> None:
 def _show(session: Session, statement: Statement) -> None:
     from sqlfront.explain import show
 
-    deferred: Collection[str] = ()
+    entry = None
     if isinstance(statement, (own.CheckMaterializedView, own.ShowErrors)):  # They read what the view's query does, too.
-        query = session.database.view(session.duck, statement.name.parts).select
-        deferred = session.deferred_in(f"{statement.text} {query}")
-    with session.reading_own(deferred):
+        entry = session.database.view(session.duck, statement.name.parts)
+    with session.reading_own(NOTHING if entry is None else session.reads_of(f"{statement.text} {entry.select}")):
         session.database.engine.pulled.catch_up_all()
+        if entry is not None and session.has_moved_on(entry):  # What DuckDB would answer is not the view.
+            session.database.make_readable(entry, session.current_reading())
         table = show.show(session, statement)
     session.set_result(table)
 
@@ -323,7 +325,7 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
         return
     session.tell(False)
     with session.database.lock:
-        session.start_reading(_deferred_in(session, statement))
+        session.start_reading(_reads(session, statement))
         with session.held_reading():  # As one statement does: its scans wait for nobody.
             as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
@@ -383,13 +385,13 @@ def read(session: Session, statement: PassThrough | str, params: Any) -> None:
 
 
 def _read_views(session: Session, statement: PassThrough | str, params: Any) -> None:
-    deferred = _deferred_in(session, statement)
-    session.start_reading(deferred)
+    reads = _reads(session, statement)
+    session.start_reading(reads)
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
         statement = listing(statement)
     if _reads_its_changes(session, statement) or _is_writing_query(statement):
-        with session.reading_own(deferred):  # The transaction's own changes are in the views for the time of the read.
+        with session.reading_own(reads):  # The transaction's own changes are in the views for the time of the read.
             _run_whole(session, _narrowed(session, statement, params), params)
         return
     text = _narrowed(session, statement, params)
@@ -403,7 +405,7 @@ def stream(session: Session, statement: PassThrough | str, params: Any, batch_si
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
     with session.database.lock:
         session.duck.abort()
-        session.start_reading(_deferred_in(session, statement))
+        session.start_reading(_reads(session, statement))
         text = _narrowed(session, statement, params)
         with session.current_reading().holding():
             return as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
@@ -415,11 +417,11 @@ def _narrowed(session: Session, statement: PassThrough | str, params: Any) -> st
     return statement if isinstance(statement, str) else narrowed(session, statement, params)
 
 
-def _deferred_in(session: Session, statement: PassThrough | str) -> Collection[str]:
-    """The deferred views that a statement may read."""
+def _reads(session: Session, statement: PassThrough | str) -> Reads:
+    """The views that a statement may read."""
     if isinstance(statement, str):
-        return session.deferred_in(statement)
-    return session.deferred_in(None if statement.kind in ("execute", "other") else statement.text)
+        return session.reads_of(statement)
+    return session.reads_of(None if statement.kind in ("execute", "other") else statement.text)
 
 
 def _reads_its_changes(session: Session, statement: PassThrough | str) -> bool:

@@ -47,12 +47,11 @@ class View:
         """
         from sqlfront.maintenance.output.output import row_count
 
-        transaction, definition = self._connection.session.transaction, self._entry.definition
-        inside = transaction is not None and transaction.touched()
-        if definition.is_filtered or inside:
-            return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
-        with self._reading():
-            return row_count(self._entry.maintained)
+        if not self._entry.definition.is_filtered:
+            with self._reading() as at_hand:
+                if at_hand:
+                    return row_count(self._entry.maintained)
+        return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
 
     def get(self, *key: Any) -> tuple[Any, ...] | None:
         """The row of a group by its GROUP BY columns, in the view's column order; None if there is none.
@@ -76,13 +75,11 @@ class View:
         """As `get` for many keys, all of one epoch: a row or None for each."""
         variables = self._key()
         wanted = [self._checked(key, variables) for key in arguments.several(keys, "keys")]
-        transaction = self._connection.session.transaction
-        if transaction is None or not transaction.touched():
-            with self._reading():
-                found = get_rows(self._entry, tuple(variables.values()), wanted)
-                self._note_quick(tuple(variables.values()))
-            if found is not None:
-                return found
+        with self._reading() as at_hand:
+            found = get_rows(self._entry, tuple(variables.values()), wanted) if at_hand else None
+            self._note_quick(tuple(variables.values()))
+        if found is not None:
+            return found
         return [self._selected(list(variables), key) for key in wanted]
 
     def contains(self, row: Sequence[Any] | Mapping[str, Any]) -> bool:
@@ -93,20 +90,20 @@ class View:
         """
         values = self._values(row)
         names = [name for name, _ in self._entry.definition.columns]
-        transaction = self._connection.session.transaction
         free = output_variables(self._entry)
         whole = not self._entry.definition.having and not self._entry.definition.limit
         plain = whole and set(free) == {name.casefold() for name in names}
         plain = plain and not defaults_of(self._connection.session).collated
-        if plain and (transaction is None or not transaction.touched()):
+        if plain:
             from sqlfront.maintenance.output.output import contains
 
             wanted = {free[name.casefold()]: value for name, value in zip(names, values, strict=True)}
             codecs = self._entry.maintained.codecs
             same = [is_same(codecs[variable].type, value) for variable, value in wanted.items()]
             if None not in same:
-                with self._reading():
-                    return all(same) and contains(self._entry.maintained, wanted)
+                with self._reading() as at_hand:
+                    if at_hand:
+                        return all(same) and contains(self._entry.maintained, wanted)
         tests, given = [], []
         for (name, type_), value in zip(self._entry.definition.columns, values, strict=True):
             # Equalities lead to the tree; IS NOT DISTINCT FROM would not.
@@ -289,14 +286,21 @@ class View:
         return table_sql(self._connection.session.database.name, self._entry.name)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self) -> Iterator[bool]:
+        """Whether what is kept has the rows that a statement would see: not in a transaction with changes of its own,
+        nor where the view has moved on."""
         session, database = self._connection.session, self._connection.session.database
         session.ready(writes=False)
+        if session.transaction is not None and session.transaction.touched():
+            yield False
+            return
         with database.lock:
-            session.start_reading([self._entry.maintained.name], alone=True)
+            session.start_reading({self._entry.maintained.name}.intersection, alone=True)
             database.refuse_dropped(self._entry)
-            database.make_readable(self._entry, session.current_reading())
-            yield
+            at_hand = not session.has_moved_on(self._entry)
+            if at_hand:
+                database.make_readable(self._entry, session.current_reading())
+            yield at_hand
 
     @contextmanager
     def _looking(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlfront.database.arguments import split_config
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
-from sqlfront.database.progress import Progress
+from sqlfront.database.running.progress import Progress
 from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
 from sqlfront.database.user_settings import memory_limit
 from sqlfront.sql.remembered import follow

@@ -154,8 +154,12 @@ class Registration:
         """Let a cursor find the scan, and the temporary view before the query of the file."""
         con.register(self.name, self.make())
         if self.projection is not None:
-            name = quote(_query_name(self.name))
-            con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self.projection()}").fetchall()
+            replace_projection(con, self.name, self.projection())
+
+
+def replace_projection(con: Any, scan: str, text: str) -> None:
+    """Let the temporary view over a scan be this query."""
+    con.execute(f"CREATE OR REPLACE TEMP VIEW {quote(_query_name(scan))} AS {text}").fetchall()
 
 
 def unbind(con: Any, name: str) -> None:

@@ -8,17 +8,18 @@ One thread at a time may use a session; `database` is shared by all sessions of 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
-from sqlfront.database.entries import ChangeTable
+from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.failures import translated
 from sqlfront.database.held_result import HeldResult, HeldRows
 from sqlfront.database.names import Key
-from sqlfront.database.scans import ReadSession, Registration, unbind
+from sqlfront.database.scans import ReadSession, Registration, replace_projection, unbind
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -30,10 +31,14 @@ from sqlfront.storage.errors import InterfaceError, StaleRead
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.database.pinned import Snapshot
     from sqlfront.maintenance.epoch import RowFastPath
     from sqlfront.sql.statements import PassThrough
 
 
+Reads: TypeAlias = Callable[[Set[str]], Set[str]]
+"""Of some views, as the engine calls them, those that a statement may read."""
+NOTHING: Reads = frozenset[str]().intersection
 _CLOSED = 0
 """In place of the sessions that are closed."""
 
@@ -55,9 +60,9 @@ class Served(Protocol):
 class Session:
     """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
 
-    `scans` are the objects that registered names scan, `gates` the fast paths of apply_row; `tables`, `meant`,
-    `settings`, `defaults` and `plans` (read/short_reads.py) remember what names mean, until `forget_names`. While
-    `passing`, no scan is expected to begin.
+    `scans` are the objects that registered names scan, or the views for which DuckDB answers, `gates` the fast paths of
+    apply_row; `tables`, `meant`, `settings`, `defaults` and `plans` (read/short_reads.py) remember what names mean,
+    until `forget_names`. While `passing`, no scan is expected to begin.
     """
 
     def __init__(self, database: Database) -> None:
@@ -192,30 +197,25 @@ class Session:
 
     # Reading -------------------------------------------------------------------------------------
 
-    def deferred_in(self, text: str | None) -> Collection[str]:
-        """The views that are late (view_time.py) and that a statement may read, as the engine calls them; None is a
-        text that is not known."""
-        database = self.database
-        if database.keeps_nothing:
-            return ()
-        from sqlfront.database.view_time import late_views
+    def reads_of(self, text: str | None) -> Reads:
+        """The views that a statement may read, among given ones; None is a text that is not known."""
+        return partial(self._read_by, text)
 
-        if not (deferred := late_views(database)):
-            return ()
-        if text is None or hides_names(text):
-            return deferred
-        version = database.revision, database.definitions
+    def _read_by(self, text: str | None, views: Set[str]) -> Set[str]:
+        if not views or text is None or hides_names(text):
+            return views
+        version = self.database.revision, self.database.definitions
         if self._naming[0] != version:
-            entries = [entry for entry in database.views.values() if entry.maintained.name in deferred]
-            found = naming(database, self.duck, [entry.name.name for entry in entries])
+            entries = self.database.views.values()
+            found = naming(self.database, self.duck, {entry.name.name for entry in entries})
             self._naming = version, {entry.maintained.name: found[entry.name.name] for entry in entries}
-        used = words(text)
-        return [view for view, names in self._naming[1].items() if names is None or not names.isdisjoint(used)]
+        used, words_of = words(text), self._naming[1]
+        return {view for view in views if (names := words_of.get(view)) is None or not names.isdisjoint(used)}
 
-    def start_reading(self, deferred: Collection[str] = (), *, alone: bool = False) -> None:
-        """Begin the reading of a statement, after taking in what other writers have committed, and what waits for the
-        `deferred` views that it may read. The reading `alone`, made ready as what does not write, looks for nothing if
-        all sessions have told what they wrote."""
+    def start_reading(self, reads: Reads = NOTHING, *, alone: bool = False) -> None:
+        """Begin the reading of a statement under the lock, after taking in what other writers have committed, and what
+        waits for the views that it `reads`. The reading `alone`, made ready as what does not write, looks for nothing
+        if all sessions have told what they wrote."""
         database = self.database
         if database.views or database.change_tables:
             if not alone:
@@ -223,20 +223,56 @@ class Session:
             elif database.unseen or not database.is_alone:
                 catch_up(database)
                 database.unseen.difference_update((id(self), _CLOSED))
-            if deferred:
+            if late := self._late(reads):
                 from sqlfront.database.view_time import bring_up_to_date
 
-                bring_up_to_date(self, deferred)
+                bring_up_to_date(self, late)
+            if self.transaction is not None and self.transaction.snapshot is not None:
+                self._read_in(self.transaction.snapshot, reads)
             self.reading = self._new_reading()
         else:
             self.reading = None
 
+    def _late(self, reads: Reads) -> Set[str]:
+        """The views that a statement reads and that have to be brought up to date before (view_time.py)."""
+        if self.database.keeps_nothing:
+            return frozenset()
+        from sqlfront.database.view_time import late_views
+
+        return reads(late_views(self.database))
+
+    def _read_in(self, snapshot: Snapshot, reads: Reads) -> None:
+        """Let DuckDB answer for the views that have moved on, where it can (older_reads.py)."""
+        snapshot.pin(self.duck)
+        if not (moved := reads(snapshot.moved_on())):
+            return
+        import duckdb
+
+        from sqlfront.database.older_reads import answer, answered_among, with_sources
+
+        views = with_sources(entry for entry in self.database.views.values() if entry.maintained.name in moved)
+        named = {self.database.scan_name(entry.scan): entry for entry in views}
+        left = [entry for entry in views if entry.name.key not in snapshot.rebound]
+        answered = {self.database.scan_name(entry.scan) for entry in answered_among(self.database, self.duck, left)}
+        if any(isinstance(self.scans.get(name), ViewEntry) for name in named.keys() - answered):
+            self._bind_scans()  # A setting has changed since DuckDB's answer was the view's.
+        for name in answered:
+            if self.scans.get(name) is not (entry := named[name]):
+                with suppress(duckdb.BinderException, duckdb.CatalogException):  # The columns are others now.
+                    replace_projection(self.duck, name, answer(self.database, entry))
+                    self.scans[name] = entry
+
+    def has_moved_on(self, entry: ViewEntry) -> bool:
+        """Whether a view is newer than what the open transaction sees of its tables."""
+        snapshot = None if self.transaction is None else self.transaction.snapshot
+        return snapshot is not None and entry.maintained.name in snapshot.moved_on()
+
     @contextmanager
-    def reading_own(self, deferred: Collection[str] = ()) -> Iterator[None]:
-        """Read to the end, under the lock, with the transaction's own changes in the views, deferred ones if named."""
+    def reading_own(self, reads: Reads = NOTHING) -> Iterator[None]:
+        """Read to the end, under the lock, with the transaction's own changes in the views, late ones if read."""
         with self.database.lock:
-            self.start_reading(deferred)
-            with nullcontext() if self.transaction is None else self.transaction.applied(deferred):
+            self.start_reading(reads)
+            with nullcontext() if self.transaction is None else self.transaction.applied(self._late(reads)):
                 self.reading = self._new_reading()
                 with self.reading.holding():
                     yield

@@ -124,6 +124,11 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     return f"SELECT {shown} FROM ({computed}) AS sorted {_first(definition.limit, sort, len(parts))}"
 
 
+def column_sql(definition: Definition, name: str, type_: str) -> str:
+    """A column of rows that have a view's columns by their names."""
+    return _output(definition, quote(name), name, type_)
+
+
 def _output(definition: Definition, expression: str, name: str, type_: str) -> str:
     """An output column, whose texts have the collation of the query's column."""
     collation = next((collation for column, collation in definition.collations if column == name), "")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from sqlfront.database.database import Database
 from sqlfront.database.durable import compact_logs, log_changes, log_epoch
 from sqlfront.database.entries import ChangeTable, ViewEntry
-from sqlfront.database.names import shown
+from sqlfront.database.pinned import Snapshot
 from sqlfront.database.user_settings import lossless, restore
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.storage.errors import Error, OperationalError, StaleRead
+from sqlfront.storage.errors import Error, OperationalError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from sqlfront.maintenance.engine import Change
     from sqlfront.maintenance.epoch import Applied, Epoch
-    from sqlfront.maintenance.view.maintained_view import MaintainedView
 
     Rows: TypeAlias = pa.Table | Sequence[Sequence[Any]]
 
@@ -65,7 +64,10 @@ class Transaction:
     def look(self) -> None:
         """Note, before its first statement, which state of the views is that of the transaction's tables."""
         if self.snapshot is None:
-            self.snapshot = Snapshot(self._database)
+            with self._database.lock:
+                with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
+                    catch_up(self._database)
+                self.snapshot = Snapshot(self._database)
 
     def touch(self) -> None:
         """Note that a captured table may have been written."""
@@ -113,9 +115,13 @@ class Transaction:
     @contextmanager
     def applied(self, deferred: Collection[str] = ()) -> Iterator[None]:
         """The views with this transaction's changes in them, of the deferred ones these, for which nothing waits; for a
-        read to its end. The caller holds the lock."""
+        read to its end. The caller holds the lock.
+
+        A table that others have changed meanwhile stays as it is: no view over it is read (Snapshot)."""
         applied = None
         changes = self.changes() if self.touched() else {}
+        if self.snapshot is not None:
+            changes = {name: change for name, change in changes.items() if not self.snapshot.is_newer(name)}
         try:
             if changes:
                 engine = self._database.engine
@@ -211,65 +217,6 @@ class Transaction:
             if number in durable:
                 database.log.note_offset(self._con, number, source, position, epoch)
         return logged
-
-
-class Snapshot:
-    """The views as they were just before DuckDB fixed what a transaction sees of the tables, for all its statements.
-
-    Views go on with each epoch. One that has is refused in the transaction: its rows and the tables' would be of
-    different epochs. Taken before the tables are fixed, this may refuse too much, never too little.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        with database.lock:
-            with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
-                catch_up(database)
-            self.rebound: set[tuple[str, str]] = set()
-            self._views, self._changes = ({}, {}) if database.keeps_nothing else self._state(database)
-
-    @staticmethod
-    def _state(database: Database) -> tuple[dict[str, MaintainedView], dict[str, int]]:
-        """The views, and how often each captured table has changed."""
-        relations = database.engine.relations
-        tables = {database.relation_key(table) for table in database.capture.tables()}
-        return dict(database.engine.views), {table: relations[table].changes for table in tables & relations.keys()}
-
-    def refuse_newer(self, entry: ViewEntry) -> None:
-        """StaleRead if a view is not that of the transaction's tables: the transaction has replaced one, or as
-        `refuse_changed`."""
-        if entry.name.key in self.rebound:
-            raise StaleRead(
-                f"materialized view {shown(entry.name)} is older than what this transaction sees of its tables",
-                why="the transaction has renamed or replaced a table that the view reads",
-                hint="COMMIT first: it builds the view anew",
-            )
-        self.refuse_changed(entry)
-
-    def refuse_changed(self, entry: ViewEntry) -> None:
-        """StaleRead if a view is not as it was: others have changed its tables, or it was built since.
-
-        Change tables are not DuckDB's: there, every statement sees the last epoch.
-        """
-        from sqlfront.maintenance.epoch import shown_relation
-
-        engine = self._database.engine
-        newer = [name for name in entry.tables & self._changes.keys() if self._is_newer(name)]
-        if engine.views.get(entry.maintained.name) is not self._views.get(entry.maintained.name):
-            what = "the view was built"
-        elif newer:
-            what = f"{', '.join(sorted(map(shown_relation, newer)))} changed"
-        else:
-            return
-        raise StaleRead(
-            f"materialized view {shown(entry.name)} is newer than what this transaction sees of its tables",
-            why=f"{what} after the transaction had begun to read",
-            hint="ROLLBACK, and run the transaction again; outside transactions every statement sees the last epoch",
-        )
-
-    def _is_newer(self, name: str) -> bool:
-        relation = self._database.engine.relations.get(name)
-        return relation is None or relation.changes != self._changes[name]
 
 
 def _joined(tables: Mapping[str, list[tuple[pa.Table, np.ndarray]]]) -> dict[str, Change]:

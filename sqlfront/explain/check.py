@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from sqlfront.binding.freeze import with_database
-from sqlfront.binding.ties import with_deviations, with_guards, without_ties
 from sqlfront.database.names import shown
+from sqlfront.database.recomputed import recomputed
 from sqlfront.database.user_settings import frozen, lossless
-from sqlfront.database.view_time import at_time
-from sqlfront.explain.unpruned import unpruned
-from sqlfront.planner.model.raw_column import statistics_of
-from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.moments import UNITLESS
 from sqlfront.storage.errors import ProgrammingError
@@ -46,9 +38,7 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
             )
     # Numbered: a user's column could be called as anything we write here.
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
-    blocks = [entry.definition, *(block for _, block in entry.definition.own_blocks)]
-    deviating = any(statistics_of(block.raw) for block in blocks)
-    expected = unpruned(database, at_time(database, entry, _recomputed(entry.select, database.name, deviating)))
+    expected = recomputed(database, entry)
     # Columns without collations, which would hide that another of several equal texts is shown.
     typed = ", ".join(f"{name} {type_}" for name, (_, type_) in zip(names, entry.definition.columns, strict=True))
     with session.current_reading().holding():
@@ -61,13 +51,6 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
                 result = con.sql(_difference(entry, names)).to_arrow_table()
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")
     return result
-
-
-@lru_cache(64)
-def _recomputed(select: str, database: str, deviating: bool) -> exp.Expr:
-    """A view's query as DuckDB is to compute it, statistics from deviations if asked. Nobody may change the tree."""
-    tree = with_database(parse_one(select), database)
-    return with_guards(without_ties(with_deviations(tree) if deviating else tree))
 
 
 def _difference(entry: ViewEntry, names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ def counted(session: Session, statement: PassThrough) -> str | None:
     if name is None:
         return None
     entry = database.views.get(meant(session, references[0].parts) or ("", ""))
-    if entry is None or entry.definition.is_filtered:
+    if entry is None or entry.definition.is_filtered or session.has_moved_on(entry):
         return None
     database.make_readable(entry, session.current_reading())
     return f"SELECT CAST({row_count(entry.maintained)} AS BIGINT) AS {quote(name)}"

@@ -44,7 +44,7 @@ def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
         if not reference.equalities and not ordered:
             continue
         entry = database.views.get(meant(session, reference.parts) or ("", ""))
-        if entry is None:
+        if entry is None or session.has_moved_on(entry):
             continue
         scan = _ordered_scan(session, statement, entry, params) if ordered else None
         # Narrowed before its LIMIT, a view would have other rows.

@@ -69,7 +69,9 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
         plan = _planned(session, shape) if plan is UNKNOWN else plan
         if plan is None:
             return False
-        session.start_reading([plan.entry.maintained.name], alone=True)
+        session.start_reading({plan.entry.maintained.name}.intersection, alone=True)
+        if session.has_moved_on(plan.entry):
+            return False
         database.make_readable(plan.entry, session.current_reading())
         rows = plan.read(session, values)
     if rows is None:

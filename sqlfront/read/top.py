@@ -41,7 +41,7 @@ def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]
             why="its query has neither ORDER BY nor LIMIT, and it has no order_by",
             hint="create it with ORDER BY, or SELECT ... ORDER BY ... LIMIT",
         )
-    with session.reading_own([entry.maintained.name]):
+    with session.reading_own({entry.maintained.name}.intersection):
         database.refuse_dropped(entry)
         database.make_readable(entry, session.current_reading())
         if 0 in entry.maintained.ranked and is_sooner_in_order(entry.maintained, k):
@@ -55,7 +55,7 @@ def ordered_rows(session: Session, entry: ViewEntry) -> Iterator[tuple[Any, ...]
     _refuse_parted(entry)
     reader = None
     if 0 in view.ranked:
-        with session.reading_own([entry.maintained.name]):
+        with session.reading_own({entry.maintained.name}.intersection):
             database.make_readable(entry, session.current_reading())
             reader = reader_for(view)
     if not reader or session.transaction is not None:

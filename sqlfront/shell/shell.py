@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from sqlfront.database.interrupts import stoppable
+from sqlfront.database.running.interrupts import stoppable
 from sqlfront.shell.draw_table import draw_table
 from sqlfront.sql.tokens import split
 

@@ -99,7 +99,7 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
         if change_table is not None:
             result = _write_change_table(session, transaction, change_table, statement, params, many)
         else:
-            with session.reading_own(session.deferred_in(statement.text)) if reading else nullcontext():
+            with session.reading_own(session.reads_of(statement.text)) if reading else nullcontext():
                 result = _write_table(session, statement, key, params, many)
     _leave(session, result)
 
@@ -233,7 +233,7 @@ def _write_change_table(
             why="it was created WITH (retain = false): its rows are not kept, so only plain INSERT works",
             hint="give exact changes with con.apply and _weight, or create it WITH (retain = true)",
         )
-    with session.reading_own(session.deferred_in(statement.text)), _by_name(table):
+    with session.reading_own(session.reads_of(statement.text)), _by_name(table):
         keys = table.keys if conflicts else ()
         con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({_declaration(table, keys)})")
         if not plain_insert:

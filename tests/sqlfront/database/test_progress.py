@@ -15,11 +15,11 @@ import pytest
 
 import sqlfront
 from sqlfront.database.arguments import split_config
-from sqlfront.database.progress import Progress
+from sqlfront.database.running.progress import Progress
 
 DRAWN = """
 import time
-from sqlfront.database import progress
+from sqlfront.database.running import progress
 
 progress.DELAY, rows = {delay}, [0]
 shown = progress.Progress(lambda: rows[0], wanted=True)
@@ -35,7 +35,7 @@ with shown.watch("CREATE  VIEW v\\n AS SELECT 1"):
 """
 WORK = """
 import sqlfront
-from sqlfront.database import progress
+from sqlfront.database.running import progress
 
 progress.DELAY = 0
 con = sqlfront.connect(config={config!r})

@@ -3,7 +3,7 @@
 import pytest
 
 import sqlfront
-from sqlfront.explain.unpruned import unpruned
+from sqlfront.database.unpruned import unpruned
 from sqlfront.sql.dialect import parse_one
 
 

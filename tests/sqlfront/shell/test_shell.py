@@ -21,7 +21,7 @@ from prompt_toolkit.output import DummyOutput
 
 import sqlfront
 from sqlfront.__main__ import main
-from sqlfront.database.interrupts import stoppable
+from sqlfront.database.running.interrupts import stoppable
 from sqlfront.shell.draw_table import cell_text, draw_table, text_width
 from sqlfront.shell.prompt import make_reader
 from sqlfront.shell.shell import Shell, is_complete

@@ -63,7 +63,7 @@ class Progress:
     def _draw(self, ended: threading.Event) -> None:
         if ended.wait(DELAY):
             return
-        from sqlfront.database.progress_bar import ProgressBar
+        from sqlfront.database.running.progress_bar import ProgressBar
 
         with suppress(OSError), ProgressBar() as bar:  # The terminal may go away.
             while True:

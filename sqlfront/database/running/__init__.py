@@ -1,0 +1,1 @@
+"""What a person sees of a statement that runs, and how it is stopped: progress, Ctrl-C."""

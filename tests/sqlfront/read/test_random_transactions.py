@@ -1,0 +1,97 @@
+"""Views in a transaction stay as they were, while another connection goes on: two reads of one transaction agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlfront
+from tests.sqlfront.random_selects import SCHEMA, change, select
+
+Rows = dict[str, Counter[Any]]
+
+
+class Transactions:
+    """Views of random queries over three tables. One cursor reads in transactions, between which and in which another
+    one writes; the reader writes, too, and its views are then those of DuckDB's own snapshot."""
+
+    def __init__(self, seed: int, views: int, seen: Counter[str]) -> None:
+        self.random, self.seed, self.seen = Random(seed), seed, seen
+        self.con = sqlfront.connect(":memory:", config={"threads": 1})
+        self.con.execute(SCHEMA)
+        self.other = self.con.cursor()
+        self.write(self.con)
+        self.queries: dict[str, str] = {}
+        while len(self.queries) < views:
+            self._create(f"v{len(self.queries)}", select(self.random))
+
+    def _create(self, name: str, query: str) -> None:
+        try:
+            self.con.session.duck.execute(query).fetchall()
+            self.con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        except (duckdb.Error, sqlfront.NotSupportedError):
+            return
+        self.queries[name] = query
+
+    def write(self, con: Any) -> None:
+        for statement in change(self.random):
+            con.execute(statement)
+
+    def read(self) -> Rows:
+        """All views, some by a name that only DuckDB knows."""
+        read = "SELECT * FROM {}", "WITH x AS (FROM {}) FROM x", "SELECT * FROM {} WHERE true"
+        return {
+            name: Counter(self.con.execute(self.random.choice(read).format(name)).fetchall()) for name in self.queries
+        }
+
+    def computed(self) -> Rows:
+        return {name: Counter(self.con.session.duck.execute(text).fetchall()) for name, text in self.queries.items()}
+
+    def run(self, trials: int) -> None:
+        with self.con:
+            for trial in range(trials):
+                self.transaction(f"seed {self.seed}, transaction {trial}")
+            assert self.read() == self.computed(), f"seed {self.seed}"
+
+    def transaction(self, label: str) -> None:
+        random, con = self.random, self.con
+        con.execute("BEGIN")
+        before = self.read()
+        for _ in range(random.choice([1, 1, 2])):
+            self.write(self.other)
+            after = self.read()
+            assert after == before, label
+            assert after == self.computed(), label
+            self.seen["trials"] += len(after)
+            self.seen["changed"] += sum(self.outside(name) != rows for name, rows in after.items())
+            if random.random() < 0.3:
+                con.execute(f"INSERT INTO {random.choice(['r', 't'])} VALUES (1, 2, 1, 'a'), (1, 1, NULL, 'b')")
+                before = self.read()
+                assert before == self.computed(), label
+        con.execute(random.choice(["COMMIT", "ROLLBACK"]))
+
+    def outside(self, name: str) -> Counter[Any]:
+        return Counter(self.other.execute(f"SELECT * FROM {name}").fetchall())
+
+
+def run(seeds: range, views: int, trials: int) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        Transactions(seed, views, seen).run(trials)
+    return seen
+
+
+def test_two_reads_of_a_transaction_agree() -> None:
+    seen = run(range(2), 4, 4)
+    assert seen["changed"] >= 0.2 * seen["trials"]
+
+
+@pytest.mark.slow
+def test_two_reads_of_a_transaction_agree_at_length() -> None:
+    seen = run(range(100, 170), 8, 16)
+    assert seen["trials"] >= 10_000
+    assert seen["changed"] >= 0.2 * seen["trials"]
