@@ -18,7 +18,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.node import TreeNode
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
-from sqlfront.maintenance.relation.leaf_store import StoreLayout, StoreOrder
+from sqlfront.maintenance.relation.leaf_store import StoreLayout, StoreOrder, Summary
 from sqlfront.maintenance.replanning import Replanning
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.canonical_text import canonical
@@ -193,13 +193,13 @@ def _take_widths(relation: Relation, written: Collection[tuple[str, int, int]]) 
 
 
 def _layout(
-    indexes: list[list[str]], summed: list[bool], order: list[Any] | None, ranges: bool, extreme: list[Any] | None,
+    indexes: list[list[str]], summed: list[bool], order: list[Any] | None, ranges: bool, summaries: list[list[Any]],
     limbs: int,
 ) -> StoreLayout:  # fmt: skip
     """A layout from values of JSON."""
     sorted_by = None if order is None else StoreOrder(tuple(order[0]), tuple((name, flags) for name, flags in order[1]))
-    last = None if extreme is None else (extreme[0], extreme[1])
-    return StoreLayout(tuple(map(tuple, indexes)), tuple(summed), sorted_by, ranges, last, limbs)
+    known = tuple(Summary(*one) for one in summaries)
+    return StoreLayout(tuple(map(tuple, indexes)), tuple(summed), sorted_by, ranges, known, limbs)
 
 
 def _within(name: str, read: Read) -> Read:

@@ -15,7 +15,8 @@ from sqlfront.maintenance.program.programs import WordTest
 from sqlfront.planner.model.computed_rows import TimeBound
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import ordered_group, range_scan
+from sqlfront.storage.kernels.tables import range_scan
+from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +107,7 @@ class TestedBound:
 
     def compare(self, one: np.ndarray, other: np.ndarray) -> int:
         """-1, 0 or 1: the order of two values."""
-        return int(ordered_group.compare_rows(self.test.ctypes.data + 3 * 8, one.ctypes.data, other.ctypes.data))
+        return int(compare_rows(self.test.ctypes.data + 3 * 8, one.ctypes.data, other.ctypes.data))
 
     def moved(self, old: np.ndarray, new: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The rows between two values of the bound, among them all that pass one of them only, and how often each is

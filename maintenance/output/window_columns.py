@@ -21,9 +21,8 @@ from sqlfront.maintenance.windows.window_stores import KeptOrder
 from sqlfront.maintenance.windows.window_values import FrameSums, other_rows, ranks
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.planner.model.window_functions import WindowValue
-from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.codecs.wide import wide_integers
-from sqlfront.storage.stores.ordered_rows import OrderedRows, order_list
+from sqlfront.storage.stores.ordered_rows import OrderedRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,11 +90,10 @@ class WindowColumns:
     def _other_rows(self, variable: str, value: WindowValue) -> list[np.ndarray]:
         """The words of a variable in the row that a function reads."""
         assert self._view.windows is not None
-        places, rows = self._view.windows.kept[value.order].places((variable,)), self._rows(value.order)
-        if value.function not in ("min", "max"):
-            return rows.words(places, other_rows(value, rows))
-        compared = order_places(self._view.codecs[variable], places[0])
-        return rows.firsts(order_list(compared, descending=value.function == "max"), places, value)
+        rows = self._rows(value.order)
+        if value.function in ("min", "max"):
+            return rows.extremes(variable, self._view.codecs[variable], value)
+        return rows.words(self._view.windows.kept[value.order].places((variable,)), other_rows(value, rows))
 
     def _rows(self, number: int) -> LocatedRows:
         """Where the copies stand in an order."""

@@ -18,11 +18,11 @@ from sqlfront.maintenance.ranked.tree_cursor import Block, Cursor, CursorOver, T
 from sqlfront.planner.model.query import Order
 from sqlfront.storage.codecs.fixed import float_codes
 from sqlfront.storage.kernels.jit import entry_point
-from sqlfront.storage.kernels.tables import ordered_group
+from sqlfront.storage.kernels.tables import row_order
 from sqlfront.storage.kernels.tables.ordered_group import sort_addresses
 from sqlfront.storage.stores.row_addresses import address_of
 
-_compare_rows = entry_point(ordered_group.compare_rows)
+_compare_rows = entry_point(row_order.compare_rows)
 _FEW = 8
 _LOW = 2**64 - 1
 

@@ -22,6 +22,7 @@ from sqlfront.maintenance.relation.leaf_store import Input as Input
 from sqlfront.maintenance.relation.leaf_store import LeafStore as LeafStore
 from sqlfront.maintenance.relation.leaf_store import StoreLayout
 from sqlfront.maintenance.relation.leaf_store import StoreOrder as StoreOrder
+from sqlfront.maintenance.relation.leaf_store import Summary as Summary
 from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.planner.model.query import LeafColumn
 from sqlfront.storage.canonical_text import canonical
@@ -134,15 +135,16 @@ class Relation:
         summed: Sequence[bool],
         order: StoreOrder | None = None,
         ranges: bool = False,
-        extreme: tuple[str, bool] | None = None,
+        summaries: Sequence[Summary] = (),
     ) -> bool:
         """Give a store more groupings (by expressions), and the `order` of one of them unless it has another, if asked
-        with sums over ranges and extremes; True if its table was made anew and must be refilled."""
+        with sums over ranges and subtree summaries; True if its table was made anew and must be refilled."""
         fits = store.order in (None, order)
-        ranges, extreme = ranges and fits, store.extreme or (extreme if fits else None)
-        changed = (order is not None and store.order is None) or (ranges and not store.ranges)
-        changed |= extreme != store.extreme
-        store.order, store.ranges, store.extreme = store.order or order, store.ranges or ranges, extreme
+        more = [one for one in summaries if fits and one not in store.summaries]
+        ranges = ranges and fits
+        changed = bool(more) or (order is not None and store.order is None) or (ranges and not store.ranges)
+        store.order, store.ranges = store.order or order, store.ranges or ranges
+        store.summaries = (*store.summaries, *more)
         for index, wanted in zip(indexes, summed, strict=True):
             if index not in store.indexes:
                 store.indexes.append(index)
@@ -279,7 +281,7 @@ class Relation:
             name=self.name,
             order=store.ordered(self._codec),
             ranges=store.ranges,
-            extreme=store.extremes(self._codec),
+            summaries=store.summarised(self._codec),
         )
 
     def _codec(self, column: LeafColumn) -> Codec:

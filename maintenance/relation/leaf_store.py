@@ -12,7 +12,7 @@ from sqlfront.planner.model.query import Atom, LeafColumn
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.order import Places, order_places
-from sqlfront.storage.kernels.layout import ORDER_DESCENDING
+from sqlfront.storage.kernels.layout import ORDER_DESCENDING, SUMMARY_EXTREME, SUMMARY_PEERS
 from sqlfront.storage.stores.table import Table
 
 
@@ -42,6 +42,15 @@ class StoreOrder(NamedTuple):
     by: tuple[tuple[str, int], ...]
 
 
+class Summary(NamedTuple):
+    """What rows of sorted groups know of those below them in the groups' trees: the greatest or the least value of an
+    expression; or, without one, how many groups of peers there are, which tie in the first `items` of the order."""
+
+    expression: str = ""
+    greatest: bool = False
+    items: int = 0
+
+
 @dataclass
 class LeafStore:
     """The rows of one (table, predicate, columns, settings), shared by all atoms that read just that.
@@ -49,8 +58,8 @@ class LeafStore:
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
     A `stateless` one keeps none: its only atom is joined with no other. A row counts as often as `copies` says.
-    `order` says how the groups of an index are sorted; `ranges`: with sums over ranges; `extreme`: of which expression
-    they know extremes, and whether these are the greatest.
+    `order` says how the groups of an index are sorted; `ranges`: with sums over ranges; `summaries`: what else is known
+    of subtrees.
     """
 
     key: tuple[Any, ...]
@@ -67,7 +76,7 @@ class LeafStore:
     summed: list[bool] = field(default_factory=list)
     order: StoreOrder | None = None
     ranges: bool = False
-    extreme: tuple[str, bool] | None = None
+    summaries: tuple[Summary, ...] = ()
     stateless: bool = False
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
@@ -89,15 +98,23 @@ class LeafStore:
         """The ordered index of the store's table, and the places of its words to compare."""
         if self.order is None:
             return None
-        places = [one for item in self.order.by for one in self._places(*item, codec_of)]
-        return self.indexes.index(self.order.grouping), places
+        return self.indexes.index(self.order.grouping), self._order_places(len(self.order.by), codec_of)
 
-    def extremes(self, codec_of: Callable[[LeafColumn], Codec]) -> Places:
-        """By which words the extremes of the groups come last; none if they know no extremes."""
-        if self.extreme is None:
-            return []
-        expression, greatest = self.extreme
-        return self._places(expression, 0 if greatest else ORDER_DESCENDING, codec_of)
+    def summarised(self, codec_of: Callable[[LeafColumn], Codec]) -> list[tuple[int, Places]]:
+        """The subtree summaries of the table's rows: their kinds, and the words to compare."""
+        found = list[tuple[int, Places]]()
+        for expression, greatest, items in self.summaries:
+            if expression:
+                flags = 0 if greatest else ORDER_DESCENDING
+                found.append((SUMMARY_EXTREME, self._places(expression, flags, codec_of)))
+            else:
+                found.append((SUMMARY_PEERS, self._order_places(items, codec_of)))
+        return found
+
+    def _order_places(self, items: int, codec_of: Callable[[LeafColumn], Codec]) -> Places:
+        """How to compare the words of the first items of the order."""
+        assert self.order is not None
+        return [one for item in self.order.by[:items] for one in self._places(*item, codec_of)]
 
     def _places(self, expression: str, flags: int, codec_of: Callable[[LeafColumn], Codec]) -> Places:
         """How to compare the words of an expression."""
@@ -114,18 +131,18 @@ class StoreLayout(NamedTuple):
     summed: tuple[bool, ...]
     order: StoreOrder | None
     ranges: bool
-    extreme: tuple[str, bool] | None
+    summaries: tuple[Summary, ...]
     limbs: int
 
     @classmethod
     def of(cls, store: LeafStore) -> StoreLayout:
         """The layout of a store."""
         return cls(
-            tuple(store.indexes), tuple(store.summed), store.order, store.ranges, store.extreme, store.limbs
+            tuple(store.indexes), tuple(store.summed), store.order, store.ranges, store.summaries, store.limbs
         )  # fmt: skip
 
     def lay_out(self, store: LeafStore) -> None:
         """Let a store that has no table yet have this layout."""
         store.indexes, store.summed = list(self.indexes), list(self.summed)
-        store.order, store.ranges, store.extreme = self.order, self.ranges, self.extreme
+        store.order, store.ranges, store.summaries = self.order, self.ranges, self.summaries
         store.limbs = self.limbs

@@ -29,5 +29,5 @@ def view_table(tree: Tree, view: View, name: str) -> Table:
         name=name,
         order=tree.order_of(view),
         ranges=view.ranges,
-        extreme=tree.extreme_of(view),
+        summaries=tree.summaries_of(view),
     )

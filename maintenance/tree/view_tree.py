@@ -24,6 +24,7 @@ from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Comparison, Definition
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.order import Places, directed_places, order_places
+from sqlfront.storage.kernels.layout import SUMMARY_EXTREME
 from sqlfront.storage.stores.table import Table
 
 Route = tuple[View, ...]
@@ -120,13 +121,15 @@ class Tree:
         index, variable = view.order
         return view.index_number(index), order_places(self.codecs[variable], view.shape.places([variable])[0])
 
-    def extreme_of(self, view: View) -> Places:
-        """By which words the extremes of a view's groups come last; none if they know no extremes."""
+    def summaries_of(self, view: View) -> list[tuple[int, Places]]:
+        """The subtree summaries of a view's table: of what its groups know extremes, and by which words these come
+        last."""
         if view.extreme is None:
             return []
         assert view.shape is not None
         variable, greatest = view.extreme
-        return directed_places(self.codecs[variable], view.shape.places([variable])[0], (not greatest, True))
+        places = directed_places(self.codecs[variable], view.shape.places([variable])[0], (not greatest, True))
+        return [(SUMMARY_EXTREME, places)]
 
     def top(self, leaf: View) -> View | None:
         """The highest stored ancestor of a leaf: where its path ends."""

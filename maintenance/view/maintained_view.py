@@ -177,18 +177,18 @@ class MaintainedView:
     def bind_leaves(self) -> None:
         """Point the tree's leaves at the stores' present tables and layouts."""
         for atom, source in self.sources.items():
-            leaf = self.tree.leaves[atom]
-            leaf.table = source.store.table
-            leaf.shape = source.store.shape(self.definition.atom(atom))
+            leaf, store = self.tree.leaves[atom], source.store
+            leaf.table = store.table
+            leaf.shape = store.shape(self.definition.atom(atom))
             translate = {c.name: c.expression for c in self.definition.atom(atom).variables}
             back = {expression: name for name, expression in translate.items()}
-            leaf.indexes = [tuple(back[expression] for expression in index) for index in source.store.indexes]
-            order = source.store.order
+            leaf.indexes = [tuple(back[expression] for expression in index) for index in store.indexes]
+            order = store.order
             leaf.order = (tuple(back[e] for e in order.grouping), back[order.by[0][0]]) if order is not None else None
-            leaf.ranges = source.store.ranges
-            extreme = source.store.extreme
-            leaf.extreme = (back[extreme[0]], extreme[1]) if extreme is not None and extreme[0] in back else None
-            leaf.stateless = source.store.stateless
+            leaf.ranges = store.ranges
+            extremes = [(back[one.expression], one.greatest) for one in store.summaries[:1] if one.expression in back]
+            leaf.extreme = extremes[0] if extremes else None
+            leaf.stateless = store.stateless
         self.delta_paths.bind(self)
 
     def make_tables(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.relation.atom_source import Source
-from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, StoreOrder
+from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, StoreOrder, Summary
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.delta_paths import delta_paths
@@ -66,9 +66,11 @@ def open_stores(
             alike = (atom.table, *_read_of(atom))
             occurrence = seen[alike] = member.delta_paths.occurrence(seen.get(alike, -1))
             store = _open_store(member, atom, relation, occurrence)
-            indexes, summed, order, ranges, extreme = demanded_indexes(member, atom.name)
+            indexes, summed, order, ranges, extremes = demanded_indexes(member, atom.name)
             old = store.table
-            if relation.reindex(store, indexes, summed, order, ranges, extreme) and store.key in known:
+            # A search by extremes reads the first summary.
+            summaries = () if store.summaries else extremes
+            if relation.reindex(store, indexes, summed, order, ranges, summaries) and store.key in known:
                 refill(machine, old, store)
                 renewed.append(store)
             if store.key not in known:
@@ -76,7 +78,12 @@ def open_stores(
             store.users.add(member.name)
             member.sources[atom.name] = Source(relation, store, occurrence % 2)
         if member.windows is not None:
-            fresh += member.windows.open(member.definition, relations, member.name)
+            for relation, store, former in member.windows.open(member.definition, relations, member.name):
+                if former is None:
+                    fresh.append((relation, store))
+                else:
+                    refill(machine, former, store)
+                    renewed.append(store)
     return fresh, renewed
 
 
@@ -104,7 +111,7 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
 
 def demanded_indexes(
     view: MaintainedView, atom: str
-) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool, tuple[str, bool] | None]:
+) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool, list[Summary]]:
     """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
     sorted, and by what; whether with sums over ranges; of which expression with extremes."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
@@ -118,8 +125,8 @@ def demanded_indexes(
     leaf = view.tree.leaves[atom]
     order = leaf.order
     sorted_by = StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
-    extreme = None if leaf.extreme is None else (names[leaf.extreme[0]], leaf.extreme[1])
-    return indexes, summed, sorted_by, leaf.ranges, extreme
+    extremes = [] if leaf.extreme is None else [Summary(names[leaf.extreme[0]], leaf.extreme[1])]
+    return indexes, summed, sorted_by, leaf.ranges, extremes
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

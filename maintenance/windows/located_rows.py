@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from sqlfront.planner.model.window_functions import WindowValue
+from sqlfront.storage.codecs.codec import Codec
 
 Bounds = tuple[np.ndarray, np.ndarray]
 
@@ -48,7 +49,7 @@ class LocatedRows(Protocol):
         """The sum of a value over each row's frame, as limbs, shape (rows, limbs)."""
         ...
 
-    def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
-        """The key words at `places` of the row that comes first in each row's frame by an order list, of those whose
-        first word is not NULL; the code of NULL where there is none. O(rows of the partition) at worst."""
+    def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
+        """The key words of the least or the greatest value of a variable in each row's frame, without NULLs; the code
+        of NULL where there is none."""
         ...

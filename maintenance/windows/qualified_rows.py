@@ -1,8 +1,8 @@
 """The rows that QUALIFY leaves by their ranks: one range of positions in each partition, found along the order's tree.
 
 Functions of positions never go back along their order. So a comparison with a number is met from one position on, or up
-to one. The position is where a number of rows, or of groups of peers, ends: O(log partition), and for DENSE_RANK for
-each group of peers before it. Shares are rounded: the range has a row more on each side, which QUALIFY leaves out.
+to one. The position is where a number of rows, or of groups of peers, ends: O(log partition). Shares are rounded: the
+range has a row more on each side, which QUALIFY leaves out.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Edges:
         self, kept: KeptOrder, rows: OrderedRows, groups: np.ndarray, sizes: np.ndarray, peers: int, slack: int
     ) -> None:
         """Rows that tie in the first `peers` items are peers; positions of shares are by `slack` too large."""
-        self._rows, self._groups, self._sizes, self._slack = rows, groups, sizes, slack
+        self._kept, self._rows, self._groups, self._sizes, self._slack = kept, rows, groups, sizes, slack
         self._words = len(kept.item_places(peers))
 
     def of_number(self, value: WindowValue, number: int) -> np.ndarray:
@@ -122,10 +122,8 @@ class _Edges:
                 return self._sizes // value.number * buckets + np.minimum(buckets, self._sizes % value.number)
             case "rank":
                 return self._first_of_peers_from(self._filled(number - 1))
-        found = np.zeros_like(self._sizes)  # DENSE_RANK
-        for _ in range(number - 1):
-            found = self._peers(found)[1]
-        return found
+            case _:
+                return self._rows.peer_starts(self._groups, self._filled(number - 1), self._kept.peers(value.peers))
 
     def of_share(self, value: WindowValue, share: float) -> np.ndarray:
         """The first positions at which PERCENT_RANK or CUME_DIST has reached a share, about."""

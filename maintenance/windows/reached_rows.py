@@ -22,9 +22,6 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows
 from sqlfront.storage.stores.row_addresses import gather_words
 
-_FARTHEST = 64
-"""So many groups of peers are gone through one by one; a farther group counts as the partition's edge."""
-
 _DIGIT = 0xFFFFFFFF
 
 Ranges = tuple[np.ndarray, np.ndarray]
@@ -144,19 +141,13 @@ class ReachedRows:
         return first, last
 
     def _groups_near(self, peers: Ranges, near: Near) -> Ranges:
-        first, last = peers
-        groups, size = self._groups[self._owner], self._sizes[self._owner]
-        if near.before > _FARTHEST:
-            first = np.zeros_like(first)
-        for _ in range(0 if near.before > _FARTHEST else near.before):
-            rows, _ = self._ordered.select(groups, first - 1)
-            first = np.where(rows != 0, self._peers(np.where(rows != 0, rows, self._addresses), near.peers)[0], 0)
-        if near.after > _FARTHEST:
-            last = size
-        for _ in range(0 if near.after > _FARTHEST else near.after):
-            rows, _ = self._ordered.select(groups, last)
-            last = np.where(rows != 0, self._peers(np.where(rows != 0, rows, self._addresses), near.peers)[1], size)
-        return first, last
+        if not (near.before or near.after):
+            return peers
+        groups, summary = self._groups[self._owner], self._kept.peers(near.peers)
+        number = self._ordered.peers_before(groups, self._addresses, summary)
+        is_there = peers[0] < peers[1]
+        first = self._ordered.peer_starts(groups, number - near.before, summary)
+        return first, self._ordered.peer_starts(groups, number + is_there + near.after, summary)
 
     def _peers(self, probes: np.ndarray, items: int) -> Ranges:
         words = len(self._kept.item_places(items))

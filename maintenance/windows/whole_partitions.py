@@ -12,9 +12,11 @@ from sqlfront.maintenance.windows.range_edges import range_edge
 from sqlfront.maintenance.windows.window_stores import KeptOrder
 from sqlfront.maintenance.windows.window_values import frame_bounds
 from sqlfront.planner.model.window_functions import WindowValue
+from sqlfront.storage.codecs.codec import Codec
+from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts
+from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts, order_list
 
 Places = np.ndarray | slice
 """Places of rows; a slice has both of its ends."""
@@ -90,22 +92,23 @@ class WholePartitions:
             self._sums[value] = _running(self._each(self._words[first : first + limbs]))
         return self._sums[value]
 
-    def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
-        """The same as `LocatedRows.firsts` for all rows. O(rows), once."""
-        key = order.tobytes(), tuple(places), value
-        if key not in self._firsts:
-            first = self.starts[self.partition]
+    def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
+        """The same as `LocatedRows.extremes` for all rows. O(rows), once."""
+        key = variable, value
+        if key not in self._extremes:
+            first, places = self.starts[self.partition], self.kept.places((variable,))
             start, end = (first + bound for bound in frame_bounds(value, self.located(slice(0, len(first)))))
             present = (self._words[places[0]] != at.NULL_CODE).astype(np.int64)
-            self._firsts[key] = self.words(places, frame_firsts(order, self.addresses, present, start, end))
-        return self._firsts[key]
+            order = order_list(order_places(codec, places[0]), descending=value.function == "max")
+            self._extremes[key] = self.words(places, frame_firsts(order, self.addresses, present, start, end))
+        return self._extremes[key]
 
     @cached_property
     def _peers(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         return {}
 
     @cached_property
-    def _firsts(self) -> dict[tuple[object, ...], list[np.ndarray]]:
+    def _extremes(self) -> dict[tuple[str, WindowValue], list[np.ndarray]]:
         return {}
 
     @cached_property
@@ -164,8 +167,8 @@ class PlacedRows:
             return (sums.take(end) - sums.take(start)).reshape(-1, 1)
         return _difference(running[end], running[start])
 
-    def firsts(self, order: np.ndarray, places: Sequence[int], value: WindowValue) -> list[np.ndarray]:
-        return [words[self._places] for words in self._whole.firsts(order, places, value)]
+    def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
+        return [words[self._places] for words in self._whole.extremes(variable, codec, value)]
 
 
 def _running(words: np.ndarray) -> np.ndarray:

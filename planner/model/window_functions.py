@@ -71,6 +71,12 @@ class WindowValue:
     frame: Frame = DEFAULT_FRAME
     number: int = 0
 
+    @property
+    def counts_peers(self) -> bool:
+        """Whether groups of peers are counted for it."""
+        distances = {self.frame.start, self.frame.end} - {None, 0}
+        return self.function == "dense_rank" or (self.frame.unit == "GROUPS" and bool(distances))
+
 
 @dataclass(frozen=True)
 class RankBound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlfront.planner.model.bound import (
@@ -13,13 +14,10 @@ from sqlfront.planner.model.bound import (
     worst,
 )
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, RawColumn
-from sqlfront.planner.model.window_functions import RankBound
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.model.window_functions import RankBound, WindowValue
 from sqlfront.planner.model.window_reach import Reach, reach_of
 from sqlfront.planner.theory.wording import enumerate_words
-
-_SHORT = 64
-"""Frames of at most so many rows are gone through row by row."""
 
 
 def add_windows(plan: Plan, definition: Definition) -> Plan:
@@ -31,9 +29,12 @@ def add_windows(plan: Plan, definition: Definition) -> Plan:
     update, building = worst([cost.update, LOGARITHMIC_BOUND]), cost.preprocessing.in_order()
     one_scan = len(orders) == 1 and not windows.qualified
     delay = cost.delay if one_scan else worst([cost.delay, LOGARITHMIC_BOUND])
-    kept = f"The rows are kept in order {enumerate_words(orders)}, with sums below each row of the order's tree."
+    functions = [raw.window for raw in definition.raw if raw.window is not None]
+    known = enumerate_words(["sums", *_summaries(functions)])
+    kept = f"The rows are kept in order {enumerate_words(orders)}, with {known} below each row of the order's tree."
     told = f"Who reads the changes is told {reached_rows(definition)} rows for a changed row, O(log N) each."
-    notes = [kept, *_filter(definition), _look_ups([raw for raw in definition.raw if raw.window is not None]), told]
+    read = "A scan goes through each partition once; one row's values are found in O(log N)."
+    notes = [kept, *_filter(definition), read, told]
     return replace(
         plan,
         cost=replace(cost, update=update, preprocessing=building, delay=delay),
@@ -64,6 +65,14 @@ def _counts(bound: RankBound) -> bool:
     return bound.value.function == "row_number" and bound.operator in ("<", "<=")
 
 
+def _summaries(functions: list[WindowValue]) -> Iterator[str]:
+    """What rows know besides sums of the rows below them."""
+    if any(one.function in ("min", "max") for one in functions):
+        yield "extremes"
+    if any(one.counts_peers for one in functions):
+        yield "numbers of groups of peers"
+
+
 def _filter(definition: Definition) -> list[str]:
     """What QUALIFY does to reads."""
     if definition.having is None or definition.windows is None:
@@ -71,24 +80,3 @@ def _filter(definition: Definition) -> list[str]:
     if definition.windows.qualified:
         return ["QUALIFY leaves rows by their ranks: only these are found, O(log N) each."]
     return ["QUALIFY leaves out rows as they are read: a read goes through all rows."]
-
-
-def _look_ups(raw: list[RawColumn]) -> str:
-    """What the value of one row takes."""
-    whole = dict.fromkeys(one.window.function.upper() for one in raw if one.window is not None and _is_whole(one))
-    if not whole:
-        return "A scan goes through each partition once; one row's values are found in O(log N)."
-    return (
-        "A scan goes through each partition once; one row's values are found in O(log N), but for "
-        f"{enumerate_words(list(whole))}: O(rows of its partition)."
-    )
-
-
-def _is_whole(raw: RawColumn) -> bool:
-    """Whether one row's value takes its whole partition."""
-    value = raw.window
-    assert value is not None
-    start, end = value.frame.start, value.frame.end
-    if value.function not in ("min", "max"):
-        return value.function == "dense_rank"
-    return value.frame.unit != "ROWS" or start is None or end is None or end - start >= _SHORT

@@ -73,8 +73,8 @@ SHARES = ("percent_rank", "cume_dist")
 RANKS = ("row_number", "rank", "dense_rank", *SHARES)
 NEIGHBOURS, ENDS = ("lag", "lead"), ("first_value", "last_value", "nth_value", "first", "last")
 AGGREGATES = (*COUNTS, *SUMS, *AVERAGES, *MOMENTS)
-_MOST_GROUPS = 64
-"""So many groups of peers are gone through to find one by its DENSE_RANK."""
+_MOST_ROWS = 2**62
+"""No partition has so many rows."""
 _MOST_PARTITIONS = 15
 """An index has 32 words, and a value up to two."""
 _SIDES: Mapping[str, tuple[Side, ...]] = {"=": ("<=", ">="), "<": ("<",), "<=": ("<=",), ">": (">",), ">=": (">=",)}
@@ -185,8 +185,7 @@ def _limit(value: Value, number: object) -> int | float | None:
         return None
     if value.function in SHARES:
         return float(number)
-    most: int = _MOST_GROUPS if value.function == "dense_rank" else 2**62
-    return int(number) if number == int(number) and -most < number < most else None
+    return int(number) if number == int(number) and -_MOST_ROWS < number < _MOST_ROWS else None
 
 
 def _comparisons(condition: Scalar) -> Iterator[Scalar]:

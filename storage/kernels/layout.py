@@ -10,8 +10,9 @@ the member's group row and, if the index is not ordered, the next member but one
 an index) ends its rows with a tail: one word with the list's head and the group's size.
 At most one index is **ordered**: its lists are sorted (see ordered_group), its rows have a word more, at TAIL, and so
 have its groups, for the tree's root. With **subtree sums** (SUMS values of one limb more than the row's, see
-subtree_sums) they follow TAIL. With **subtree extremes** a row has one more word, before TAIL: the row below it, or
-itself, that is last in a second order (32 bits, plus one).
+subtree_sums) they follow TAIL. With **subtree summaries** (see subtree_summaries) a row has a word for each, the first
+before TAIL, the second before that: the number, plus one, of the row below it, or itself, that is last in a second
+order; or the number of groups of peers that begin at the row or below it.
 In a **ranked** table (see rank) index 0 is ordered, by RANKS words that follow TAIL instead of by key words,
 and a word of state follows these; a row is in its list only while it is PLACED.
 A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
@@ -34,15 +35,18 @@ INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
 OWNER, OWNER_INDEX = 20, 21
 ORDER = 22
 RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
-SUMS, EXTREME = 27, 28
+SUMS, SUMMARIES = 27, 28
 HEADER_WORDS = 29
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
 
 # The list at ORDER (0: no index is ordered): the index x (-1 - x while it is left unsorted, see sorted_groups), the
-# number of places, and (place, kind, operand) for each. That at EXTREME (0: rows know no extremes) is such a list.
+# number of places, and (place, kind, operand) for each.
 ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
+# The list at SUMMARIES (0: rows have none): their number, and for each its kind and the address of such a list.
+SUMMARY_ENTRY = 1
+SUMMARY_EXTREME, SUMMARY_PEERS = 0, 1
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
 # their number times GROUP_WORDS and the word's place among them times GROUP_PLACE being added (see composed_terms).

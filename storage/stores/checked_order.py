@@ -9,6 +9,8 @@ import numpy as np
 
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import ordered_group as ordering
+from sqlfront.storage.kernels.tables import subtree_summaries as summarised
+from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 Row = Callable[[int], np.ndarray]
 """The words of a row by its number."""
@@ -19,7 +21,7 @@ def check_order(table: int, header: np.ndarray, row_of: Row, members: Sequence[i
     order, first = int(header[at.ORDER]), ordering.compared_at(table)
     words = [row_of(row).ctypes.data + first for row in members]
     for one, other in itertools.pairwise(words):
-        assert ordering.compare_rows(order, one, other) <= 0, "a list is not sorted"
+        assert compare_rows(order, one, other) <= 0, "a list is not sorted"
     keys, sides, listed = int(header[at.KEYS]), int(header[at.TAIL]), []
     waiting: list[tuple[int, int, bool]] = [(root, 0, False)]
     while waiting:
@@ -38,9 +40,10 @@ def check_order(table: int, header: np.ndarray, row_of: Row, members: Sequence[i
         left, right = int(row[sides] & 0xFFFFFFFF), int(row[sides] >> 32) & 0xFFFFFFFF
         below = [row_of(child - 1) for child in (left, right) if child]
         _check_sums(header, row, below)
-        _check_extreme(header, row_of, row, below)
+        _check_extremes(table, row, below)
         waiting += [(right, node, False), (node, parent, True), (left, node, False)]
     assert listed == list(members), "a tree and its list disagree"
+    _check_peers(table, [row_of(row).ctypes.data for row in members])
 
 
 def _check_sums(header: np.ndarray, row: np.ndarray, children: Sequence[np.ndarray]) -> None:
@@ -56,10 +59,24 @@ def _check_sums(header: np.ndarray, row: np.ndarray, children: Sequence[np.ndarr
         assert number(row, place, limbs + 1) == total, "a subtree's sum is wrong"
 
 
-def _check_extreme(header: np.ndarray, row_of: Row, row: np.ndarray, children: Sequence[np.ndarray]) -> None:
-    """A row's subtree extreme is the last of its own and its children's."""
-    order, place = int(header[at.EXTREME]), int(header[at.TAIL]) - 1
-    if order:
-        extreme, *others = (row_of((int(words[place]) & 0xFFFFFFFF) - 1).ctypes.data for words in (row, *children))
-        for other in (row.ctypes.data, *others):
-            assert ordering.compare_rows(order, extreme, other) >= 0, "a subtree's extreme is wrong"
+def _check_extremes(table: int, row: np.ndarray, children: Sequence[np.ndarray]) -> None:
+    """A row's subtree extremes are the last of its own and its children's."""
+    for number in range(summarised.summaries(table)):
+        if summarised.summary_kind(table, number) == at.SUMMARY_EXTREME:
+            order = summarised.summary_order(table, number)
+            extreme, *others = (summarised.extreme_below(table, one.ctypes.data, number) for one in (row, *children))
+            for other in (row.ctypes.data, *others):
+                assert compare_rows(order, extreme, other) >= 0, "a subtree's extreme is wrong"
+            ties = [compare_rows(order, extreme, other) == 0 for other in (row.ctypes.data, *others)]
+            assert any(ties), "a subtree's extreme is none of its rows"
+
+
+def _check_peers(table: int, rows: Sequence[int]) -> None:
+    """A row, of all rows of a list in order, begins a group of peers where the row before it is none of them."""
+    for number in range(summarised.summaries(table)):
+        if summarised.summary_kind(table, number) == at.SUMMARY_PEERS:
+            order, begins = summarised.summary_order(table, number), [1, *[0] * (len(rows) - 1)]
+            for place, (one, other) in enumerate(itertools.pairwise(rows), start=1):
+                begins[place] = int(compare_rows(order, one, other) != 0)
+            found = [summarised.begins_group(table, row, number) for row in rows]
+            assert found == begins, "a group of peers begins elsewhere"

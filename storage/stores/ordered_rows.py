@@ -6,7 +6,7 @@ are valid until the table changes. A position counts copies, from 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -152,6 +152,48 @@ class OrderedRows:
             len(groups),
             address_of(self._order(items)),
             int(inclusive),
+            self._scratch_at,
+            address_of(found),
+        )
+        return found
+
+    def peers_before(self, groups: np.ndarray, probes: np.ndarray, summary: int) -> np.ndarray:
+        """How many groups of peers, by the subtree summary of this number, come before a probe in each group. O(log
+        group) expected each."""
+        return self._counted(kernels.peers_before, groups, probes, summary)
+
+    def peer_starts(self, groups: np.ndarray, numbers: np.ndarray, summary: int) -> np.ndarray:
+        """The position in each group where the peers of this number, from 0, begin; behind the last row where there are
+        none. O(log group) expected each."""
+        return self._counted(kernels.peer_starts, groups, numbers, summary)
+
+    def _counted(self, kernel: Callable[..., None], groups: np.ndarray, asked: np.ndarray, summary: int) -> np.ndarray:
+        groups, asked, found = _whole(groups), _whole(asked), np.empty(len(groups), np.int64)
+        kernel(
+            self.table.address,
+            self.group.address,
+            address_of(groups),
+            address_of(asked),
+            len(groups),
+            summary,
+            self._scratch_at,
+            address_of(found),
+        )
+        return found
+
+    def frame_extremes(self, groups: np.ndarray, starts: np.ndarray, ends: np.ndarray, summary: int) -> np.ndarray:
+        """The row that comes last by the subtree summary of this number, from a position of each group to before
+        another; 0 of none. O(log group) expected each."""
+        groups, starts, ends = _whole(groups), _whole(starts), _whole(ends)
+        found = np.empty(len(groups), np.int64)
+        kernels.frame_extremes(
+            self.table.address,
+            self.group.address,
+            address_of(groups),
+            address_of(starts),
+            address_of(ends),
+            len(groups),
+            summary,
             self._scratch_at,
             address_of(found),
         )

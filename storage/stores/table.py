@@ -34,8 +34,8 @@ class Table:
     `readers` are the walks that hold row numbers.
     `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
     With `ranked` the index is number 0, and the words compared are as many that each row has besides its key. With
-    `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up. Of
-    `extreme` key words, given likewise, they keep which row below them comes last.
+    `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up.
+    Besides these they keep `summaries` of a kind, over key words to compare.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Table:
         order: tuple[int, Sequence[tuple[int, int, int]]] | None = None,
         ranked: bool = False,
         ranges: bool = False,
-        extreme: Sequence[tuple[int, int, int]] = (),
+        summaries: Sequence[tuple[int, Sequence[tuple[int, int, int]]]] = (),
     ) -> None:
         self.name = name
         self.indexes = tuple(indexes)
         if order is not None:
             extra = len(order[1]) + 1 if ranked else values * (limbs + 1) if ranges else 0
-        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra, int(bool(extreme)))
+        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra, len(summaries))
         self.header = words_at(self.address, at.HEADER_WORDS)  # It never moves.
         self.header[at.RANKS] = extra - 1 if ranked else 0
         self.header[at.SUMS] = values if order is not None and ranges else 0
@@ -70,15 +70,10 @@ class Table:
             self.groups.append(self._group(number, places, width, ordered))
         self._refer(tuple(references))
         if order is not None:
-            self._compare(at.ORDER, *order)
-        if extreme:
-            self._compare(at.EXTREME, 0, extreme)
-
-    def _compare(self, word: int, number: int, compared: Sequence[tuple[int, int, int]]) -> None:
-        """Have a word of the header tell by which key words rows are compared."""
-        words = np.array([number, len(compared), *(one for place in compared for one in place)], np.int64)
-        self.header[word] = upkeep.calloc_words(len(words))
-        words_at(self.header[word], len(words))[:] = words
+            self.header[at.ORDER] = _order_list(*order)
+        if summaries:
+            kinds = [word for kind, compared in summaries for word in (kind, _order_list(0, compared))]
+            self.header[at.SUMMARIES] = _copied([len(summaries), *kinds])
 
     def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
         if len(places) > 32:
@@ -409,6 +404,18 @@ class Table:
             for v in range(group.values):
                 total = sum(self._value(self._row(row), v) for row in members)
                 assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
+
+
+def _order_list(number: int, compared: Sequence[tuple[int, int, int]]) -> int:
+    """The address of words that tell the number of an index and by which key words rows are compared."""
+    return _copied([number, len(compared), *(one for place in compared for one in place)])
+
+
+def _copied(words: Sequence[int]) -> int:
+    """The address of words in memory of the C allocator."""
+    address: int = upkeep.calloc_words(len(words))
+    words_at(address, len(words))[:] = words
+    return address
 
 
 def words_at(address: int, count: int) -> np.ndarray:

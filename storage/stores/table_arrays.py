@@ -25,7 +25,7 @@ def layout_of(table: Table) -> list[Any]:
     """What tables have in common that can take each other's arrays, as values of JSON."""
     words = [int(table.header[place]) for place in _LAYOUT]
     groups = [layout_of(group) for group in table.groups]
-    orders = [_order(int(table.header[place])) for place in (at.ORDER, at.EXTREME)]
+    orders = [_order(int(table.header[at.ORDER])), *_summaries(int(table.header[at.SUMMARIES]))]
     return [words, [list(places) for places in table.indexes], orders, groups]
 
 
@@ -76,6 +76,13 @@ def _parts(table: Table) -> Iterator[tuple[str, Table]]:
     yield "", table
     for number, group in enumerate(table.groups):
         yield f"{number} ", group
+
+
+def _summaries(address: int) -> list[list[int]]:
+    """The kinds of subtree summaries, each with how it compares rows."""
+    count = int(words_at(address, 1)[0]) if address else 0
+    words = words_at(address, at.SUMMARY_ENTRY + 2 * count)[at.SUMMARY_ENTRY :].reshape(count, 2)
+    return [[int(kind), *_order(int(order))] for kind, order in words]
 
 
 def _order(address: int) -> list[int]:

@@ -25,8 +25,8 @@ from sqlfront.storage.kernels.programs.rank import add_key, same_words
 from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_places
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows
 from sqlfront.storage.kernels.tables.range_scan import first_passing
+from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 # Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, how many
 # answers of each of the root's groups there are at most (0: all), an offset for each node, and there [table, children,

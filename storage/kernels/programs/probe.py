@@ -21,7 +21,7 @@ from sqlfront.storage.kernels.tables.delta import gather_keys, reserve_scratch
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.limbs import sign_of
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows
+from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 _AHEAD = 12
 

@@ -2,7 +2,7 @@
 
 The members that pass the bound are found one after another, in the order of the list, each in O(log group) steps. So
 the rows between two bounds of one variable that pass a bound of another one, as intervals that overlap do, are listed
-in O((1 + rows) log group).
+in O((1 + rows) log group). The second order is that of the table's first subtree summary.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import LINKS, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows, extreme_below
+from sqlfront.storage.kernels.tables.row_order import compare_rows
+from sqlfront.storage.kernels.tables.subtree_summaries import extreme_below
 
 
 @kernel("boolean(int64,int64,int64)")
@@ -29,7 +30,7 @@ def first_below(table, node, test, row):
     while True:
         address = rows + (node - 1) * width
         left = load32(address, sides)
-        if left != 0 and within(test, row, extreme_below(table, rows + (left - 1) * width)):
+        if left != 0 and within(test, row, extreme_below(table, rows + (left - 1) * width, 0)):
             node = left
         elif within(test, row, address):
             return node
@@ -53,7 +54,7 @@ def passing_from(table, index, scratch, node, test, row):
             found = node
             break
         right = load32(address, sides + 1)
-        if right != 0 and within(test, row, extreme_below(table, rows + (right - 1) * width)):
+        if right != 0 and within(test, row, extreme_below(table, rows + (right - 1) * width, 0)):
             found = first_below(table, right, test, row)
             break
         # On to the nearest row above whose left subtree has been searched.

@@ -44,10 +44,10 @@ _SMALLEST = 8
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
-def make(keys, values, limbs, indexes, extra, extreme):
+def make(keys, values, limbs, indexes, extra, summaries):
     """A new empty table; `extra` is -1 for a plain table, 0 for one with an ordered index, else how many words follow
-    the tail of a group table, of a ranked one, or of one with subtree sums. `extreme`: 1 if a word for subtree extremes
-    comes before the tail, else 0."""
+    the tail of a group table, of a ranked one, or of one with subtree sums. So many words for subtree `summaries` come
+    before the tail."""
     table = calloc(HEADER_WORDS, 8)
     store(table, KEYS, keys)
     store(table, VALUES, values)
@@ -55,8 +55,8 @@ def make(keys, values, limbs, indexes, extra, extreme):
     store(table, INDEXES, indexes)
     links = keys + values * limbs
     store(table, LINKS, links)
-    store(table, TAIL, links + 2 * indexes + extreme)
-    store(table, WIDTH, links + 2 * indexes + extreme + 1 + extra)
+    store(table, TAIL, links + 2 * indexes + summaries)
+    store(table, WIDTH, links + 2 * indexes + summaries + 1 + extra)
     store(table, SLOTS, calloc(_SMALLEST, 8))
     store(table, MASK, _SMALLEST - 1)
     store(table, INDEX_LIST, calloc(max(1, indexes * (INDEX_ENTRY + 32)), 8))

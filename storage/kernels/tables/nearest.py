@@ -12,8 +12,8 @@ from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import LINKS, ORDER, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.extreme_search import within
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows
 from sqlfront.storage.kernels.tables.range_scan import first_passing
+from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 
 @kernel("int64(int64,int64)")

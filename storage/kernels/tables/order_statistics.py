@@ -2,7 +2,8 @@
 
 A position counts copies: a row that is there three times stands at three positions. A row's position is counted along
 its way up, and the row at a position, or the sums before it, are found along the subtrees' counts (Cormen et al.,
-*Introduction to Algorithms*, chapter on augmenting data structures): O(log group) expected for each.
+*Introduction to Algorithms*, chapter on augmenting data structures): O(log group) expected for each. Groups of peers
+are counted and found likewise, along the subtree summaries (subtree_summaries).
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, LINKS, ORDER, ORDER_INDEX, ROWS, STEPS, SUMS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows
+from sqlfront.storage.kernels.tables.row_order import compare_rows
+from sqlfront.storage.kernels.tables.subtree_summaries import (
+    begins_group,
+    extreme_below,
+    groups_below,
+    summary_order,
+)
 from sqlfront.storage.kernels.tables.subtree_sums import add_below, add_own
 
 
@@ -169,6 +176,137 @@ def positions_of(table, group, groups, probes, rows, order, outcomes, scratch, o
             else:
                 node = load32(address, sides)
         store(out, i, found)
+    store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64,int64)")
+def peers_before(table, group, groups, probes, rows, number, scratch, out):
+    """How many groups of peers, by a summary, come before each probe in an ordered group. A probe is the address of
+    words that lie as in a row of the table."""
+    width = load(table, WIDTH) * 8
+    sides = 2 * load(table, TAIL)
+    root = 2 * load(group, TAIL) + 2
+    order = summary_order(table, number)
+    steps = 0
+    for i in range(rows):
+        node = 0 if load(groups, i) == 0 else load32(load(groups, i), root)
+        found = 0
+        while node != 0:
+            steps += 1
+            address = load(table, ROWS) + (node - 1) * width
+            if compare_rows(order, address, load(probes, i)) < 0:
+                found += groups_below(table, node, number)
+                node = load32(address, sides + 1)
+                found -= groups_below(table, node, number)
+            else:
+                node = load32(address, sides)
+        store(out, i, found)
+    store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64,int64)")
+def peer_starts(table, group, groups, wanted, rows, number, scratch, out):
+    """The position of the first row of the group of peers, by a summary, that so many others come before in an ordered
+    group; behind the last row where there are not so many."""
+    width = load(table, WIDTH) * 8
+    keys = load(table, KEYS)
+    sides = 2 * load(table, TAIL)
+    root = 2 * load(group, TAIL) + 2
+    steps = 0
+    for i in range(rows):
+        node = 0 if load(groups, i) == 0 else load32(load(groups, i), root)
+        left = load(wanted, i)
+        found = 0
+        if left < 0:
+            node = 0
+        while node != 0:
+            steps += 1
+            address = load(table, ROWS) + (node - 1) * width
+            lower = load32(address, sides)
+            below = groups_below(table, lower, number)
+            if left < below:
+                node = lower
+            else:
+                left -= below
+                found += copies_below(table, lower)
+                own = begins_group(table, address, number)
+                if left == 0 and own != 0:
+                    break
+                left -= own
+                found += load(address, keys)
+                node = load32(address, sides + 1)
+        store(out, i, found)
+    store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
+def last_from(table, node, position, number, upwards, best, scratch):
+    """The row that is last by a summary, of `best` and the rows of the tree at `node` with copies at a position or
+    after it (with `upwards`), or before it."""
+    order = summary_order(table, number)
+    width = load(table, WIDTH) * 8
+    rows = load(table, ROWS)
+    sides = 2 * load(table, TAIL)
+    keys = load(table, KEYS)
+    steps = 0
+    while node != 0:
+        steps += 1
+        address = rows + (node - 1) * width
+        left = load32(address, sides)
+        right = load32(address, sides + 1)
+        before = copies_below(table, left)
+        own = load(address, keys)
+        if upwards != 0:
+            inside = position < before + own
+            whole = right
+            follows = left if inside else right
+        else:
+            inside = position > before
+            whole = left
+            follows = right if inside else left
+        if inside:
+            best = address if compare_rows(order, address, best) > 0 else best
+            other = extreme_below(table, rows + (whole - 1) * width, number) if whole != 0 else best
+            best = other if compare_rows(order, other, best) > 0 else best
+        if follows == right:
+            position -= before + own
+        node = follows
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+    return best
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64,int64,int64)")
+def frame_extremes(table, group, groups, starts, ends, rows, number, scratch, out):
+    """The address of the row that is last by a summary, of the rows with copies from a position of each ordered group
+    to before another; 0 of none."""
+    width = load(table, WIDTH) * 8
+    keys = load(table, KEYS)
+    sides = 2 * load(table, TAIL)
+    root = 2 * load(group, TAIL) + 2
+    steps = 0
+    for i in range(rows):
+        start = load(starts, i)
+        end = load(ends, i)
+        node = 0 if load(groups, i) == 0 or start >= end else load32(load(groups, i), root)
+        best = 0
+        while node != 0:
+            # Down to the first row within the positions: on its left only the start counts, on its right the end.
+            steps += 1
+            address = load(table, ROWS) + (node - 1) * width
+            left = load32(address, sides)
+            before = copies_below(table, left)
+            behind = before + load(address, keys)
+            if end <= before:
+                node = left
+            elif start >= behind:
+                start -= behind
+                end -= behind
+                node = load32(address, sides + 1)
+            else:
+                best = last_from(table, left, start, number, 1, address, scratch)
+                best = last_from(table, load32(address, sides + 1), end - behind, number, 0, best, scratch)
+                break
+        store(out, i, best)
     store(scratch, STEPS, load(scratch, STEPS) + steps + rows)
 
 

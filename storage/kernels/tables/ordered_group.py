@@ -4,85 +4,42 @@ The tree is a treap (Seidel and Aragon 1996): a search tree by the order, a heap
 depth is O(log group) in expectation whatever the order of insertions and deletions. It lives inside the rows: the
 parent beside the group's row in the second link word of the index, left and right in the word at the table's TAIL,
 the root in the group's tail; each is a row number plus one, 0 for none. Neighbours in the list are neighbours in the
-order, so the least member is the list's head. Where rows have subtree sums (subtree_sums), rotations keep them.
-
-Where rows have *subtree extremes*, each knows which row below it, or itself, is last in a second order. A subtree none
-of whose rows passes a bound in that order is then left out of a search (a priority search tree, McCreight 1985, as an
-augmented search tree). A rotation finds the extremes of two rows anew, a removal those of all rows above.
+order, so the least member is the list's head. Where rows have subtree sums (subtree_sums) or subtree summaries
+(subtree_summaries), insertions, removals and rotations keep them.
 """
 
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
-    EXTREME,
     INDEX_ENTRY,
     INDEX_LIST,
     KEYS,
     LINKS,
-    NULL_CODE,
     ORDER,
-    ORDER_BYTES,
-    ORDER_COUNT,
-    ORDER_DESCENDING,
-    ORDER_ENTRY,
-    ORDER_GREATEST,
-    ORDER_HIGH,
     ORDER_INDEX,
-    ORDER_KIND,
-    ORDER_LOW_WORD,
-    ORDER_NULLS_LAST,
     PLACED,
     RANKS,
     ROWS,
     STEPS,
+    SUMMARIES,
     SUMS,
     TAIL,
     WIDTH,
 )
-from sqlfront.storage.kernels.memory import free, less_unsigned, load, load32, memcpy, realloc, store, store32
-from sqlfront.storage.kernels.tables.byte_strings import compare_ids
-from sqlfront.storage.kernels.tables.composed_terms import compare_composed
+from sqlfront.storage.kernels.memory import free, load, load32, memcpy, realloc, store, store32
+from sqlfront.storage.kernels.tables.row_order import compare_rows
+from sqlfront.storage.kernels.tables.subtree_summaries import (
+    enter_summaries,
+    find_extremes,
+    find_extremes_above,
+    leave_groups,
+    renumber_summaries,
+    rotate_groups,
+)
 from sqlfront.storage.kernels.tables.subtree_sums import add_own, rotate_sums
 
 _MULTIPLIER = -4658895280553007687
-
-
-@kernel("int64(int64,int64,int64)")
-def compare_rows(order, a, b):
-    """-1, 0 or 1: the order of the words at two addresses by an order list. NULL comes first unless a flag says no."""
-    for i in range(load(order, ORDER_COUNT)):
-        entry = order + (ORDER_ENTRY + 3 * i) * 8
-        place = load(entry, 0)
-        x = load(a, place)
-        y = load(b, place)
-        if x == y:
-            continue
-        flags = load(entry, 1)
-        kind = flags & ORDER_KIND
-        operand = load(entry, 2)
-        later = -1 if flags & ORDER_DESCENDING else 1
-        if kind >= ORDER_GREATEST:
-            found = compare_composed(entry, a, b)
-            if found != 0:
-                return later * found
-            continue
-        if kind == ORDER_BYTES and x >= 0 and y >= 0:
-            return later * compare_ids(operand, x, y)
-        if kind == ORDER_LOW_WORD:
-            return later * (1 - 2 * less_unsigned(x, y))
-        if x == NULL_CODE or y == NULL_CODE:
-            null_first = -1 if x == NULL_CODE else 1
-            return -null_first if flags & ORDER_NULLS_LAST else null_first
-        if operand != 0:
-            # The word that stands for the value whose own would be NULL_CODE: its least, or (shifted) its greatest.
-            x = NULL_CODE if x == operand else x
-            y = NULL_CODE if y == operand else y
-            if kind == ORDER_HIGH:
-                x -= 1
-                y -= 1
-        return -later if x < y else later
-    return 0
 
 
 @kernel("int64(int64)")
@@ -136,41 +93,6 @@ def hang(table, node, above, former, place, sides, group_tail):
         store32(rows + (node - 1) * width, place + 3, above)
 
 
-@kernel("int64(int64,int64)")
-def extreme_below(table, address):
-    """The address of the row that is last in the second order of those at and below the row at an address."""
-    row = load32(address, 2 * load(table, TAIL) - 2) - 1
-    return load(table, ROWS) + row * load(table, WIDTH) * 8
-
-
-@kernel("void(int64,int64)")
-def find_extreme(table, address):
-    """Find a row's subtree extreme anew; its children know theirs."""
-    order = load(table, EXTREME)
-    tail = 2 * load(table, TAIL)
-    rows = load(table, ROWS)
-    width = load(table, WIDTH) * 8
-    last = address
-    for side in range(2):
-        child = load32(address, tail + side)
-        if child != 0:
-            other = extreme_below(table, rows + (child - 1) * width)
-            last = other if compare_rows(order, other, last) > 0 else last
-    store32(address, tail - 2, (last - rows) // width + 1)
-
-
-@kernel("int64(int64,int64,int64)")
-def find_extremes_above(table, node, above):
-    """Find the subtree extremes of a row, by its number plus one, and of all rows above it anew. Returns the steps."""
-    steps = 0
-    while node != 0:
-        address = load(table, ROWS) + (node - 1) * load(table, WIDTH) * 8
-        find_extreme(table, address)
-        node = load32(address, above)
-        steps += 1
-    return steps
-
-
 @kernel("int64(int64,int64,int64,int64,int64)")
 def rise(table, row, place, sides, group_tail):
     """Rotate a new leaf up to where no ancestor has less priority; returns the rotations, two or fewer expected."""
@@ -199,9 +121,10 @@ def rise(table, row, place, sides, group_tail):
         store32(above, place + 3, row + 1)
         if summed:
             rotate_sums(table, above, address, 0 if inner == 0 else rows + (inner - 1) * width)
-        if load(table, EXTREME) != 0:
-            find_extreme(table, above)
-            find_extreme(table, address)
+        if load(table, SUMMARIES) != 0:
+            rotate_groups(table, above, address, inner)
+            find_extremes(table, above)
+            find_extremes(table, address)
         steps += 1
     return steps
 
@@ -217,11 +140,8 @@ def insert_ordered(table, scratch, row, group_tail):
     address = rows + row * width
     compared = compared_at(table)
     summed = load(table, SUMS) > 0
-    extreme = load(table, EXTREME)
     if summed:
         add_own(table, address + 4 * sides + 8, address, 0)
-    if extreme != 0:
-        store32(address, sides - 2, row + 1)
     node = load32(group_tail, 2)
     parent = 0
     side = 0
@@ -233,25 +153,28 @@ def insert_ordered(table, scratch, row, group_tail):
         side = 0 if compare_rows(order, address + compared, above + compared) < 0 else 1
         if summed:
             add_own(table, above + 4 * sides + 8, address, 0)
-        if extreme != 0 and compare_rows(extreme, address, extreme_below(table, above)) > 0:
-            store32(above, sides - 2, row + 1)
         node = load32(above, sides + side)
         steps += 1
     store32(address, place + 3, parent)
     store32(address, sides, 0)
     store32(address, sides + 1, 0)
+    before = 0
+    after = 0
     if parent == 0:
         store32(group_tail, 2, row + 1)
-        splice(table, place, row, 0, 0, group_tail)
     else:
         above = rows + (parent - 1) * width
         store32(above, sides + side, row + 1)
         if side == 0:  # A left leaf stands before its parent; before the head there is none.
             before = load32(above, place + 1) if parent != load32(group_tail, 0) else 0
-            splice(table, place, row, before, parent, group_tail)
+            after = parent
         else:
-            splice(table, place, row, parent, load32(above, place), group_tail)
-        steps += rise(table, row, place, sides, group_tail)
+            before = parent
+            after = load32(above, place)
+    splice(table, place, row, before, after, group_tail)
+    if load(table, SUMMARIES) != 0:
+        steps += enter_summaries(table, row, before, after, place + 3)
+    steps += rise(table, row, place, sides, group_tail)
     store(scratch, STEPS, load(scratch, STEPS) + steps)
 
 
@@ -269,6 +192,8 @@ def remove_ordered(table, row, group_tail):
     sides = 2 * load(table, TAIL)
     address = rows + row * width
     steps = 1
+    if load(table, SUMMARIES) != 0:
+        steps += leave_groups(table, row, load32(address, place), place + 3)
     while True:
         left = load32(address, sides)
         right = load32(address, sides + 1)
@@ -288,11 +213,13 @@ def remove_ordered(table, row, group_tail):
             store32(rows + (inner - 1) * width, place + 3, row + 1)
         if load(table, SUMS) > 0:
             rotate_sums(table, address, lifted, 0 if inner == 0 else rows + (inner - 1) * width)
+        if load(table, SUMMARIES) != 0:
+            rotate_groups(table, address, lifted, inner)
         steps += 1
     rest = left if left != 0 else right
     above = load32(address, place + 3)
     hang(table, rest, above, row + 1, place, sides, group_tail)
-    if load(table, EXTREME) != 0:
+    if load(table, SUMMARIES) != 0:
         steps += find_extremes_above(table, above, place + 3)
     return steps
 
@@ -320,8 +247,8 @@ def renumber_tree(table, x, renumbered, moved):
             node = load32(address, word)
             if node != 0:
                 store32(address, word, load32(renumbered, node - 1) + 1)
-        if load(table, EXTREME) != 0:
-            store32(address, sides - 2, load32(renumbered, load32(address, sides - 2) - 1) + 1)
+        if load(table, SUMMARIES) != 0:
+            renumber_summaries(table, address, renumbered)
         if load32(address, place + 3) == 0:
             group_row = load(group, ROWS) + load32(address, place + 2) * load(group, WIDTH) * 8
             store32(group_row, 2 * load(group, TAIL) + 2, row + 1)

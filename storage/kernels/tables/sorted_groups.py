@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
-    EXTREME,
     INDEX_ENTRY,
     INDEX_LIST,
     KEYS,
@@ -28,6 +27,7 @@ from sqlfront.storage.kernels.layout import (
     ORDER_LOW_WORD,
     ORDER_NULLS_LAST,
     ROWS,
+    SUMMARIES,
     SUMS,
     TAIL,
     USED,
@@ -35,7 +35,9 @@ from sqlfront.storage.kernels.layout import (
 )
 from sqlfront.storage.kernels.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
 from sqlfront.storage.kernels.tables.limbs import sign_of
-from sqlfront.storage.kernels.tables.ordered_group import compare_rows, find_extreme, priority
+from sqlfront.storage.kernels.tables.ordered_group import priority
+from sqlfront.storage.kernels.tables.row_order import compare_rows
+from sqlfront.storage.kernels.tables.subtree_summaries import begin_summaries, combine_summaries
 from sqlfront.storage.kernels.tables.subtree_sums import add_below, add_own
 
 _AHEAD = 12
@@ -136,9 +138,9 @@ def sort_pairs(order, pairs, count, spare):
 
 @kernel("void(int64,int64,int64)")
 def augment(table, address, sides):
-    """Compute the subtree sums and extremes of a row, whose children know theirs."""
-    if load(table, EXTREME) != 0:
-        find_extreme(table, address)
+    """Compute the subtree sums and summaries of a row, whose children know theirs."""
+    if load(table, SUMMARIES) != 0:
+        combine_summaries(table, address)
     if load(table, SUMS) == 0:
         return
     rows = load(table, ROWS)
@@ -160,7 +162,7 @@ def grow_tree(table, pairs, count, stack, place, tail):
     width = load(table, WIDTH) * 8
     keys = load(table, KEYS)
     sides = 2 * load(table, TAIL)
-    augmented = load(table, SUMS) > 0 or load(table, EXTREME) != 0
+    augmented = load(table, SUMS) > 0 or load(table, SUMMARIES) != 0
     depth = 0
     before = 0
     for i in range(count):
@@ -184,6 +186,8 @@ def grow_tree(table, pairs, count, stack, place, tail):
         store32(address, place + 3, above)
         store32(address, sides, below)
         store32(address, sides + 1, 0)
+        if load(table, SUMMARIES) != 0:
+            begin_summaries(table, address, before)
         if below != 0:
             store32(rows + (below - 1) * width, place + 3, node)
         if above != 0:

@@ -8,7 +8,6 @@ from sqlfront.storage.kernels.layout import (
     DIRTY,
     DIRTY_CAPACITY,
     DIRTY_USED,
-    EXTREME,
     FREE,
     INDEX_ENTRY,
     INDEX_LIST,
@@ -25,6 +24,7 @@ from sqlfront.storage.kernels.layout import (
     ROWS,
     SCRATCH_WORDS,
     SLOTS,
+    SUMMARIES,
     SUMS,
     TAIL,
     TOUCHED,
@@ -39,6 +39,7 @@ from sqlfront.storage.kernels.tables.hashing import hash_places
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import copy_value, shift_left, sign_of
 from sqlfront.storage.kernels.tables.ordered_group import is_listed, renumber_tree
+from sqlfront.storage.kernels.tables.subtree_summaries import summaries, summary_order
 
 _SMALLEST = 8
 _FEW = 4096
@@ -54,7 +55,9 @@ def destroy(table):
     free(load(table, INDEX_LIST))
     free(load(table, REFERENCE_LIST))
     free(load(table, ORDER))
-    free(load(table, EXTREME))
+    for number in range(summaries(table)):
+        free(summary_order(table, number))
+    free(load(table, SUMMARIES))
     free(load(table, TOUCHED))
     free(table)
 

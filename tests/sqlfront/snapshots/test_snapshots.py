@@ -26,6 +26,7 @@ VIEWS = {
     "above": "SELECT s, n * 2 AS n FROM totals WHERE n > 1",
     "medians": "SELECT a, median(f) AS m, sum(f) AS f FROM t GROUP BY a",
     "numbered": "SELECT a, s, row_number() OVER (PARTITION BY a ORDER BY f, s) AS n FROM t",
+    "ranks": "SELECT a, s, dense_rank() OVER w AS n, max(s) OVER w AS m FROM t WINDOW w AS (PARTITION BY a ORDER BY f)",
     "kept": "SELECT k.name, sum(u.d) AS d FROM k JOIN u USING (a) GROUP BY k.name",
     "passed": "SELECT name, count(*) AS n FROM p GROUP BY name",
     "either": "SELECT s AS name FROM t UNION ALL SELECT name FROM k",

@@ -154,6 +154,7 @@ REACHED = (
     "last_value(x) OVER (w ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
     "count(*) OVER (w RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
     "sum(x) OVER (w GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "min(x) OVER (w GROUPS BETWEEN 3 PRECEDING AND 2 PRECEDING)",
     "sum(x) OVER (PARTITION BY g)",
 )
 CHANGES = (
@@ -224,6 +225,7 @@ NEIGHBOURS = (
 )
 FIRST = "SELECT o, x, row_number() OVER (PARTITION BY k ORDER BY o) AS n FROM t QUALIFY n <= 3"
 SAME = "SELECT o, x FROM t QUALIFY rank() OVER (PARTITION BY k ORDER BY o) <= 3"
+DENSE = "SELECT o, x FROM t QUALIFY dense_rank() OVER (PARTITION BY k ORDER BY o) BETWEEN 201 AND 203"
 ABOVE_FIRST = (
     "SELECT sum(x) AS s FROM (SELECT x, row_number() OVER (PARTITION BY k ORDER BY o) AS n FROM t) WHERE n <= 3"
 )
@@ -248,7 +250,7 @@ def steps_of_a_change(text: str, rows: int) -> float:
     return statistics.mean(taken)
 
 
-@pytest.mark.parametrize("text", [NEIGHBOURS, FIRST, SAME, ABOVE_FIRST])
+@pytest.mark.parametrize("text", [NEIGHBOURS, FIRST, SAME, DENSE, ABOVE_FIRST])
 def test_steps_of_a_listener_grow_as_a_logarithm(text: str) -> None:
     first, last = steps_of_a_change(text, 1_000), steps_of_a_change(text, 30_000)
     assert math.log(last / first) / math.log(30) < 0.15, (first, last)

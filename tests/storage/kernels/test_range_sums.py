@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from sqlfront.storage.stores.ordered_rows import OrderedRows
 from sqlfront.storage.stores.table import Table
 
 VALUE = frozenset({("t", "v")})
-PLACES = [(0, at.ORDER_WORD, 0)]
+PLACES, BY_NUMBER = [(0, at.ORDER_WORD, 0)], [(1, at.ORDER_WORD, 0)]
 LARGE = 2**63 - 1
 
 Key = tuple[int, int, int]
@@ -29,11 +30,12 @@ Key = tuple[int, int, int]
 class RangedTable(RuleBasedStateMachine):
     """Keys (group, number, id), each group sorted by number, with ties; a count and a value that may be large."""
 
-    @initialize(limbs=st.integers(1, 2), extreme=st.sampled_from([None, 0, at.ORDER_DESCENDING]))
-    def start(self, limbs: int, extreme: int | None) -> None:
+    @initialize(limbs=st.integers(1, 2), extreme=st.sampled_from([None, 0, at.ORDER_DESCENDING]), peers=st.booleans())
+    def start(self, limbs: int, extreme: int | None, peers: bool) -> None:
         self.machine = Machine()
-        self.extreme = extreme
-        self.table = ranged_table(limbs, [] if extreme is None else [(2, at.ORDER_WORD | extreme, 0)])
+        self.extreme, self.peers = extreme, int(extreme is not None) if peers else None
+        extremes = [] if extreme is None else [(at.SUMMARY_EXTREME, [(2, at.ORDER_WORD | extreme, 0)])]
+        self.table = ranged_table(limbs, extremes + [(at.SUMMARY_PEERS, BY_NUMBER)] * peers)
         self.counts: Counter[Key] = Counter()
         self.values: Counter[Key] = Counter()
         self.scale = 1
@@ -108,6 +110,11 @@ class RangedTable(RuleBasedStateMachine):
         assert members == sorted(members, key=lambda key: key[1])
         rows = OrderedRows(self.table)
         check_positions(rows, group, [(key, self.counts[key], self.values[key]) for key in members])
+        copies = [key for key in members for _ in range(self.counts[key])]
+        if self.extreme is not None:
+            check_extremes(rows, group, copies, self.extreme == 0)
+        if self.peers is not None:
+            check_peers(rows, group, copies, self.peers)
         assert len(rows.all_groups()) == len({key[0] for key in self.counts})
 
     @invariant()
@@ -171,6 +178,31 @@ def check_positions(rows: OrderedRows, group: int, members: list[tuple[Key, int,
         assert positions.tolist() == [sum(compare(key[1], own[1]) for key, _ in copies) for own, _, _ in members]
 
 
+def check_extremes(rows: OrderedRows, group: int, copies: list[Key], greatest: bool) -> None:
+    """The greatest, or the least, id in each range of positions; `copies` are those of the rows of a group in order."""
+    numbers = range(-1, len(copies) + 2)
+    ranges = [(start, end) for start in numbers for end in numbers[:: max(1, len(copies) // 8)]]
+    starts, ends = np.array(ranges, np.int64).T
+    groups = np.repeat(rows.groups(np.array([[group]])), len(ranges))
+    [found] = rows.gather(rows.frame_extremes(groups, starts, ends, 0), [2]).tolist()
+    best = max if greatest else min
+    inside = [[key[2] for key in copies[max(start, 0) : max(end, 0)]] for start, end in ranges]
+    assert found == [best(ids, default=at.NULL_CODE) for ids in inside]
+
+
+def check_peers(rows: OrderedRows, group: int, copies: list[Key], summary: int) -> None:
+    """Peers have the same number. Those of a number begin at a position, and so many come before a probe."""
+    numbers = [key[1] for key in copies]
+    starts = [place for place, number in enumerate(numbers) if number not in numbers[:place]]
+    asked, probes = np.arange(-2, len(starts) + 2), np.array([(group, number, 0) for number in range(-10, 11)])
+    groups = np.repeat(rows.groups(np.array([[group]])), max(len(asked), len(probes)))
+    found = rows.peer_starts(groups[: len(asked)], asked, summary)
+    assert found.tolist() == [0, 0, *starts, len(copies), len(copies)]
+    addresses = probes.ctypes.data + np.arange(len(probes)) * probes.strides[0]
+    before = rows.peers_before(groups[: len(probes)], addresses, summary)
+    assert before.tolist() == [len({one for one in numbers if one < number}) for _, number, _ in probes.tolist()]
+
+
 def number_of(words: np.ndarray) -> int:
     return int.from_bytes(words.tobytes(), "little", signed=True)
 
@@ -213,9 +245,8 @@ def steps_of(size: int, way: str) -> list[float]:
     return found
 
 
-def ranged_table(limbs: int, extreme: list[tuple[int, int, int]] | None = None) -> Table:
-    order = (0, [(1, at.ORDER_WORD, 0)])
-    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=order, ranges=True, extreme=extreme or [])
+def ranged_table(limbs: int, summaries: Sequence[tuple[int, list[tuple[int, int, int]]]] = ()) -> Table:
+    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=(0, BY_NUMBER), ranges=True, summaries=summaries)
 
 
 def listed_box(machine: Machine, table: Table, asked: tuple[int, int, int, int], greatest: bool) -> set[Key]:

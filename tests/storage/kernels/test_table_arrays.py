@@ -22,7 +22,11 @@ KINDS = {
     "ordered": {"indexes": [(0,)], "order": (0, BY_NUMBER)},
     "ordered beside a group": {"indexes": [(1,), (0,)], "summed": [1, 0], "order": (1, BY_NUMBER)},
     "with ranges": {"indexes": [(0,)], "order": (0, BY_NUMBER), "ranges": True},
-    "with extremes": {"indexes": [(0,)], "order": (0, BY_NUMBER), "extreme": BY_NUMBER},
+    "with summaries": {
+        "indexes": [(0,)],
+        "order": (0, BY_NUMBER),
+        "summaries": [(at.SUMMARY_PEERS, BY_NUMBER), (0, BY_NUMBER)],
+    },
 }
 
 
