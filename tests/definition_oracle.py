@@ -125,11 +125,15 @@ def _nearest(block: NearestRows, tables: Callable[[str], str]) -> str:
     mine, theirs = (f"{side}.{_quote(time)}" for side, time in zip("lr", block.times))
     condition = " AND ".join([*same, f"{mine} {block.operator} {theirs}"])
     direction = "DESC" if block.operator in (">", ">=") else "ASC"
-    right = f"(SELECT r FROM {tables(block.right)} r WHERE {condition} ORDER BY {theirs} {direction}, r LIMIT 1)"
-    shown = "".join(f", partner.{_quote(name)}" for name in block.shown)
-    kept = "" if block.outer else " WHERE partner IS NOT NULL"
-    rows = f"SELECT l, {right} AS partner FROM {tables(block.left)} l"
-    return f"SELECT unnest(l){shown} FROM ({rows}){kept}"
+    ties = "".join(
+        f", r.{_quote(name)} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+        for name, (descending, nulls_first) in block.ties
+    )
+    order = f"ORDER BY {theirs} {direction}{ties}, r LIMIT {block.count}"
+    right = f"(SELECT r FROM {tables(block.right)} r WHERE {condition} {order})"
+    shown = "".join(f", partner.r.{_quote(name)}" for name in block.shown)
+    kind = "LEFT" if block.outer else "INNER"
+    return f"SELECT l.*{shown} FROM {tables(block.left)} l {kind} JOIN LATERAL {right} AS partner ON true"
 
 
 def _islands(block: IslandRows, tables: Callable[[str], str]) -> str:

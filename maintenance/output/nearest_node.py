@@ -1,14 +1,15 @@
-"""A node of an as-of join: each row of the left with the nearest row of the right.
+"""A node of an as-of join: each row of the left with the nearest `count` rows of the right.
 
 Both sides are stores of the relations that the node reads, grouped by the keys and sorted by time. The node's own rows
 are a store of the relation that it feeds, sorted as the left. The programs of the relations keep the stores, and undo
-them. The order of the right is total, and the nearest row is the first that meets the comparison. So when a row x of
-the right comes or goes, only the left's rows change whose nearest row is or was x: those that meet the comparison with
-x, but not with the row y before x in the order. They are one range of the left. Rows between x and y, old ones as well
-as new ones, change too, and have ranges of their own. The node computes the pairs of these ranges and of the changed
-rows of the left anew; what differs from its own rows is its output.
+them. The order of the right is total, and the nearest rows are the first that meet the comparison. So when a row x of
+the right comes or goes, only the left's rows change that have or had x among their nearest: those that meet the
+comparison with x, but not with the row y that is `count` copies before x in the order. They are one range of the left.
+Rows between x and y, old ones as well as new ones, change too, and have ranges of their own: the first changed row of a
+left row's nearest lists it. The node computes the pairs of these ranges and of the changed rows of the left anew; what
+differs from its own rows is its output.
 
-Cost: O(log N) for a changed row, and the rows of the ranges, which all change.
+Cost: O(log N + count) for a changed row, and for each row of the ranges.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.nearest_rows import NearestRows
 from sqlfront.planner.theory.wording import table_name
+from sqlfront.storage.codecs.order import direction_flags
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
 from sqlfront.storage.stores.row_addresses import gather_words
 
@@ -49,8 +51,11 @@ class NearestRowsNode(KeptRowsNode):
         self._is_later = rows.operator in ("<", "<=")  # The nearest row is the least that is later.
         left, right = keeper.relations[rows.left], keeper.relations[rows.right]
         mine, theirs = rows.times
-        ties = [column.name for column in right.columns if column.name != theirs]
-        by = [(theirs, 0 if self._is_later else ORDER_DESCENDING), *((name, ORDER_NULLS_LAST) for name in ties)]
+        ties = dict(rows.ties)
+        others = [column.name for column in right.columns if column.name not in (theirs, *ties)]
+        by = [(theirs, 0 if self._is_later else ORDER_DESCENDING)]
+        by += [(name, direction_flags(direction)) for name, direction in ties.items()]
+        by += [(name, ORDER_NULLS_LAST) for name in others]
         self.left = OrderedStore(left, [one for one, _ in rows.keys], [(mine, self._direction)], name)
         self.right = OrderedStore(right, [other for _, other in rows.keys], by, name)
 
@@ -91,7 +96,7 @@ class NearestRowsNode(KeptRowsNode):
             rows.output,
             rows.label,
             notes=(
-                f"nearest rows: each row of {left} with the nearest of {right} ON {tie}",
+                f"nearest rows: each row of {left} with the {rows.nearest} of {right} ON {tie}",
                 f"found along trees of {left} by {rows.times[0]} and of {right} by {rows.times[1]}"
                 + (" for each key" if rows.keys else ""),
             ),
@@ -108,9 +113,9 @@ class NearestRowsNode(KeptRowsNode):
         moved, _ = self.left.delta(done)
         shown = self._own_words(moved.T)
         theirs = self._appeared(done)
-        keys, before = theirs[:, self.right.key_places], self.right.neighbours(theirs, equal=False)
+        keys, before = theirs[:, self.right.key_places], self.right.before(theirs, self.rows.count)
         mine = [self.left.rows(moved), self.left.ranges(keys, theirs, self._by_right, before)]
-        owned = [self.own.neighbours(shown, equal=True), self.own.ranges(keys, theirs, self._own_by_right, before)]
+        owned = [self.own.at(shown), self.own.ranges(keys, theirs, self._own_by_right, before)]
         old, counts = self.own.rows_at(_each(owned))
         new, weights = self._pairs(*self.left.rows_at(_each(mine)))
         self._machine.counters[self.number] += len(counts) + len(weights) + self._take_steps()
@@ -125,22 +130,28 @@ class NearestRowsNode(KeptRowsNode):
         return self.own.decoded(copies(*self._pairs(*self.left.all_rows())))
 
     def _appeared(self, done: Sequence[Encoded]) -> np.ndarray:
-        """The rows of the right that have come or gone, row after row. How many copies of a row there are is one."""
+        """The rows of the right that have come or gone, row after row. Copies beyond those that are joined are one."""
         words, weights = self.right.delta(done)
         [counts] = gather_words(self.right.rows(words), [words.shape[1]])
-        return np.ascontiguousarray(words[(counts > 0) != (counts > weights)])
+        most = self.rows.count
+        return np.ascontiguousarray(words[np.minimum(counts, most) != np.minimum(counts - weights, most)])
 
     def _pairs(self, words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The node's rows that rows of the left make, and how often each is there."""
         asking = np.ascontiguousarray(words.T)
-        partners = self.right.first(asking[:, self.left.key_places], asking, self._by_left)
-        found = self._own_words(words)
+        partners, taken, sizes = self.right.first(
+            asking[:, self.left.key_places], asking, self._by_left, self.rows.count
+        )
+        if self.rows.outer:
+            alone = np.cumsum(sizes)[sizes == 0]
+            partners, taken = np.insert(partners, alone, 0), np.insert(taken, alone, 1)
+            sizes = np.maximum(sizes, 1)
+        found = self._own_words(np.repeat(words, sizes, axis=1))
         for name, (own, _) in zip(self.rows.shown, self.rows.columns[len(self.left.relation.columns) :], strict=True):
             places = zip(self.own.places_of(own), self.right.places_of(name), self.own.null_words(own), strict=True)
             for place, theirs, null in places:
                 found[:, place] = gather_words(partners, [theirs], null)[0]
-        paired = np.full(len(counts), True) if self.rows.outer else partners != 0
-        return found[paired].T, counts[paired]
+        return found.T, np.repeat(counts, sizes) * taken
 
     def _own_words(self, words: np.ndarray) -> np.ndarray:
         """Rows of the left at their places in the node's rows, row after row."""

@@ -6,7 +6,7 @@ order_statistics.py there). A position counts copies, from 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,24 +66,47 @@ class OrderedStore(GroupStore):
         """The addresses of the rows with these words, 0 where there is none."""
         return find_rows(self.store.table, words, self._scratch)
 
-    def first(self, keys: np.ndarray, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
-        """The addresses of the first members that pass each row's test, 0 where none does."""
-        groups, out = self.groups(keys), np.empty(len(rows), np.int64)
-        nearest.first_members(
-            self.store.table.address, self._group.address, groups.ctypes.data, rows.ctypes.data, len(rows),
-            rows.shape[1], test.ctypes.data, self._scratch.ctypes.data, out.ctypes.data,
+    def first(
+        self, keys: np.ndarray, rows: np.ndarray, test: np.ndarray, most: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first members that pass each row's test, as long as they are `most` copies: their addresses, how many
+        copies of each are within, and how many members each row has."""
+        groups, sizes = self.groups(keys), np.empty(len(rows), np.int64)
+
+        def listed(out: int) -> int:
+            found: int = nearest.first_members(
+                self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data,
+                rows.ctypes.data, len(rows), rows.shape[1], test.ctypes.data, most, self.store.table.keys,
+                sizes.ctypes.data, self._scratch.ctypes.data, out,
+            )  # fmt: skip
+            return found
+
+        members = np.empty((listed(0) if most > 1 else len(rows), 2), np.int64)
+        members = members[: listed(members.ctypes.data)]
+        return members[:, 0].copy(), members[:, 1].copy(), sizes
+
+    def before(self, rows: np.ndarray, most: int) -> np.ndarray:
+        """The addresses of the last members before each row that make `most` copies with those between; 0 where none
+        does. The rows are laid out as the store's."""
+        groups, out = self.groups(rows[:, self.key_places]), np.empty(len(rows), np.int64)
+        nearest.members_before(
+            self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data, rows.ctypes.data,
+            len(rows), rows.shape[1], most, self.store.table.keys, self._scratch.ctypes.data, out.ctypes.data,
         )  # fmt: skip
         return out
 
-    def neighbours(self, rows: np.ndarray, *, equal: bool) -> np.ndarray:
-        """The addresses of the last members before each row or, if `equal`, of those at its place; 0 where none is. The
-        rows are laid out as the store's."""
-        groups, out = self.groups(rows[:, self.key_places]), np.empty(len(rows), np.int64)
-        nearest.neighbours(
-            self.store.table.address, self._group.address, groups.ctypes.data, rows.ctypes.data, len(rows),
-            rows.shape[1], int(equal), self._scratch.ctypes.data, out.ctypes.data,
-        )  # fmt: skip
-        return out
+    def at(self, rows: np.ndarray) -> np.ndarray:
+        """The addresses of the members at the places of rows that are laid out as the store's."""
+        groups = self.groups(rows[:, self.key_places])
+
+        def listed(out: int) -> int:
+            found: int = nearest.members_at(
+                self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data,
+                rows.ctypes.data, len(rows), rows.shape[1], self._scratch.ctypes.data, out,
+            )  # fmt: skip
+            return found
+
+        return _listed(listed)
 
     def ranges(self, keys: np.ndarray, rows: np.ndarray, test: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The addresses of the members that pass a row's test and not that of the row at its end (0: there is none)."""
@@ -97,14 +120,19 @@ class OrderedStore(GroupStore):
             )  # fmt: skip
             return found
 
-        addresses = np.empty(listed(0), np.int64)
-        if len(addresses):
-            listed(addresses.ctypes.data)
-        return addresses
+        return _listed(listed)
 
     @property
     def _group(self) -> Table:
         return self.store.table.groups[self.index_number()]
+
+
+def _listed(into: Callable[[int], int]) -> np.ndarray:
+    """The addresses that are listed to an address, and counted at 0."""
+    addresses = np.empty(into(0), np.int64)
+    if len(addresses):
+        into(addresses.ctypes.data)
+    return addresses
 
 
 class Run(NamedTuple):

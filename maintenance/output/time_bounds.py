@@ -38,8 +38,8 @@ class TimedRows(OrderedStore):
 
     def next(self, test: np.ndarray, bound: np.ndarray) -> np.ndarray | None:
         """What is compared of the first row that passes a test against a bound; None if no row does. O(log N)."""
-        addresses = self.first(_NO_KEY, bound.reshape(1, -1), test)
-        if not addresses[0]:
+        addresses, _, _ = self.first(_NO_KEY, bound.reshape(1, -1), test, 1)
+        if not len(addresses):
             return None
         words, _ = self.rows_at(addresses)
         return np.ascontiguousarray(words[self.time_place : self.time_place + self.codec.words, 0])

@@ -118,7 +118,8 @@ class _Printer:
         dependent = "DEPENDENT " if term.dependent else ""
         mark = f" {self._name(term.mark)}" if term.mark is not None else ""
         on = "" if term.condition == TRUE else f" ON {self._condition(term.condition)}"
-        return f"{dependent}{term.kind.upper()} JOIN{mark}{on}"
+        first = f"{self._order(term.order)} LIMIT {term.count}" if term.order else ""
+        return f"{dependent}{term.kind.upper()} JOIN{mark}{on}{first}"
 
     def _aggregate(self, term: Aggregate) -> str:
         made = [self._aggregated(one) for one in term.aggregates]

@@ -97,8 +97,10 @@ def with_changed(term: Term, inputs: Sequence[Term]) -> Term:
 def with_scalars(term: Term, change: Callable[[Scalar], Scalar]) -> Term:
     """A term with each expression of its own operator changed."""
     match term:
-        case Filter(condition=condition) | Join(condition=condition):
+        case Filter(condition=condition):
             return replace(term, condition=change(condition))
+        case Join(condition=condition, order=order):
+            return replace(term, condition=change(condition), order=_sorts(order, change))
         case Values(rows=rows):
             return replace(term, rows=tuple(tuple(map(change, row)) for row in rows))
         case Map(made=made):

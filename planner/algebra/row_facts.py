@@ -183,7 +183,9 @@ def _fixes(term: Join, keys: Keys, side: Term) -> bool:
 
 
 def _multiplies(term: Join) -> bool:
-    return term.kind not in ("single", "mark", "as-of", "as-of left", *KEEPS_LEFT_ALONE)
+    if term.kind.startswith("as-of"):
+        return term.count > 1
+    return term.kind not in ("single", "mark", *KEEPS_LEFT_ALONE)
 
 
 def _keys_of_join(term: Join, facts: Facts) -> Keys:
@@ -197,7 +199,7 @@ def _keys_of_join(term: Join, facts: Facts) -> Keys:
     if term.dependent:
         return left if has_at_most_one_row(term.right, facts) else frozenset()
     found = [*both, *(left if _fixes(term, right, term.right) else ())]
-    if term.kind == "left":
+    if term.kind in ("left", "as-of left"):
         return _smallest(found)
     found += right if _fixes(term, left, term.left) else ()
     return _without_fixed(_smallest(found), term.condition)

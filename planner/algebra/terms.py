@@ -120,7 +120,7 @@ class Join:
     semi, anti  rows of the left with, without a partner
     mark        rows of the left, and `mark`: true with a partner, else NULL if a condition is NULL, else false
     single      as left; a second partner is an error
-    as-of       of each row of the left, the partner that is nearest by the last inequality of the condition
+    as-of       of each row of the left, the first `count` partners in `order`, else by the condition's last inequality
     A `dependent` join computes its right side anew for each row of the left, whose columns the right side may read.
     """
 
@@ -130,6 +130,8 @@ class Join:
     condition: Scalar = TRUE
     dependent: bool = False
     mark: Column | None = None
+    order: tuple[Sort, ...] = ()
+    count: int = 1
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -300,8 +302,10 @@ def with_inputs(term: Term, inputs: Sequence[Term]) -> Term:
 def scalars_of(term: Term) -> Iterator[Scalar]:
     """The expressions of a term's own operator, not those of its inputs."""
     match term:
-        case Filter(condition=condition) | Join(condition=condition):
+        case Filter(condition=condition):
             yield condition
+        case Join(condition=condition, order=order):
+            yield from (condition, *(item.value for item in order))
         case Values(rows=rows):
             for row in rows:
                 yield from row

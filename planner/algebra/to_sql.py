@@ -161,6 +161,10 @@ def _join(term: Join) -> str:
             return f"SELECT {_list(['*', *values])} FROM {left}"
         case "inner" | "left" | "full":
             words, lateral = f"{term.kind.upper()} JOIN", "LATERAL " if term.dependent else ""
+        case "as-of" | "as-of left" if term.order:
+            words, lateral = ("LEFT" if term.kind == "as-of left" else "INNER") + " JOIN", "LATERAL "
+            first = f"{_order(term.order)} LIMIT {term.count}"
+            right, condition = f"(SELECT * FROM {right} WHERE {condition}{first})", "true"
         case "as-of" | "as-of left":
             words, lateral = "ASOF LEFT JOIN" if term.kind == "as-of left" else "ASOF JOIN", ""
     columns = _list(map(str, term.columns)) if term.columns else NOTHING

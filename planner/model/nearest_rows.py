@@ -14,13 +14,13 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True)
 class NearestRows:
-    """Rows of the relation `left`, each with one row of `right`: the nearest of those with equal `keys` whose time
+    """Rows of the relation `left`, each with the nearest `count` rows of `right`: of those with equal `keys` whose time
     meets the left's time `operator` the right's. See `ComputedRows`.
 
     `keys` and `times` are pairs of columns of both. A column of a key has no NULL at the right, unless NULL equals
-    NULL there; nor has the right's time. Rows of the right with one time are in the order of all their columns, and
-    the first is the nearest. `columns` are those of the left, in their order, then those of the right that are
-    `shown`. With `outer` a row of the left without a partner has NULLs.
+    NULL there; nor has the right's time. Rows of the right with one time are in the order of `ties` (a column, and
+    whether it descends and its NULLs come first), then of all their columns. `columns` are those of the left, in their
+    order, then those of the right that are `shown`. With `outer` a row of the left without a partner has NULLs.
     """
 
     left: str
@@ -31,6 +31,8 @@ class NearestRows:
     columns: tuple[tuple[str, str], ...]
     shown: tuple[str, ...]
     outer: bool = False
+    ties: tuple[tuple[str, tuple[bool, bool]], ...] = ()
+    count: int = 1
 
     @property
     def mirrored(self) -> str:
@@ -39,12 +41,22 @@ class NearestRows:
 
     @property
     def label(self) -> str:
-        return "ASOF LEFT JOIN" if self.outer else "ASOF JOIN"
+        several = f" with {self.count} rows" if self.count > 1 else ""
+        return ("ASOF LEFT JOIN" if self.outer else "ASOF JOIN") + several
 
     @property
     def block(self) -> str:
         """The rows as a block of a view's cost."""
         return f"the rows of the {self.label}"
+
+    @property
+    def nearest(self) -> str:
+        """What a row of the left is joined with, in words."""
+        return f"{self.count} nearest rows" if self.count > 1 else "nearest row"
+
+    @property
+    def _reached(self) -> str:
+        return f"to which it is among the {self.nearest}" if self.count > 1 else "to which it is the nearest"
 
     @property
     def tables(self) -> frozenset[str]:
@@ -67,8 +79,8 @@ class NearestRows:
     @property
     def note(self) -> str:
         return (
-            f"{self.label}: both sides are kept in order; a row of the left looks up its nearest row, a row of the "
-            "right lists the rows of the left to which it is the nearest"
+            f"{self.label}: both sides are kept in order; a row of the left looks up its {self.nearest}, a row of the "
+            f"right lists the rows of the left {self._reached}"
         )
 
     @property

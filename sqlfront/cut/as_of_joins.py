@@ -1,11 +1,12 @@
 """As-of joins become nearest rows: both sides are blocks, with a column for each key and one for the time.
 
-DuckDB takes any of several partners that are equally near. Here it is the first of them by all columns of the right
-side that the query reads, in their order.
+DuckDB takes any of several partners that are equally near. Here the join's order decides, and then all columns of the
+right side that the query reads, in their order.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.binding.select_items import unique_names
@@ -61,19 +62,28 @@ class _Nearest:
         right.conditions += [*sides.right, *(Not(IsNull(value)) for value in (*compared, theirs))]
         self._keys = [self._columns(pair, left, right) for pair in self._pairs]
         self._times = self._columns(Pair(mine, theirs), left, right)
+        ties = {right.column(one.value, one.value.type): one for one in term.order[1:]}
+        self._ties = {column: one for column, one in ties.items() if column != self._times[1]}
         self._left, self._right = left.rows(), right.rows()
         for column in (self._times[0], *self._right.columns):
             if not is_orderable(column.type):
                 raise self._refused(f"values of {column.name}, of type {column.type}, have no order here")
 
     def completed(self) -> Term:
-        """The join with the first of equally near rows of the right side alone."""
-        on = (*(theirs for _, theirs in self._keys), self._times[1])
-        first = Distinct(self._right, on, tuple(Sort(Ref(column)) for column in self._right.columns))
+        """The join with an order of the right side that leaves nothing open."""
+        term, time = self._term, self._times[1]
+        ties = [replace(one, value=Ref(column)) for column, one in self._ties.items()]
+        ties += [Sort(Ref(column)) for column in self._right.columns if column not in self._ties]
         keys = zip(self._pairs, self._keys, strict=True)
         same = [Compare(pair.operator, Ref(mine), Ref(theirs)) for pair, (mine, theirs) in keys]
         condition = conjunction([*same, Compare(self._operator, Ref(self._times[0]), Ref(self._times[1]))])
-        return projected(Join(self._term.kind, self._left, first, condition), self._term.columns)
+        if term.count > 1:
+            order = (Sort(Ref(time), descending=self._operator in (">", ">=")), *ties)
+            joined = Join(term.kind, self._left, self._right, condition, order=order, count=term.count)
+        else:
+            first = Distinct(self._right, (*(theirs for _, theirs in self._keys), time), tuple(ties))
+            joined = Join(term.kind, self._left, first, condition)
+        return projected(joined, term.columns)
 
     def block(self) -> Common:
         """The pairs of rows as a block that reads those of the two sides."""
@@ -92,6 +102,8 @@ class _Nearest:
             tuple(zip(unique_names([one.name for one in columns]), (one.type for one in columns), strict=True)),
             tuple(names[column] for column in self._term.right.columns),
             self._is_outer,
+            tuple((names[column], (one.descending, one.nulls_first)) for column, one in self._ties.items()),
+            self._term.count,
         )
         table = blocks.add_view(rows)
         blocks.shared[table] = table

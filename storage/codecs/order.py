@@ -58,9 +58,14 @@ def equality_places(codec: Codec, place: int) -> Places:
 
 def directed_places(codec: Codec, place: int, direction: tuple[bool, bool]) -> Places:
     """`order_places`, descending, and with NULLs first, if the direction says so."""
-    descending, nulls_first = direction
-    flags = (ORDER_DESCENDING if descending else 0) | (0 if nulls_first else ORDER_NULLS_LAST)
+    flags = direction_flags(direction)
     return [(word, kind | flags, operand) for word, kind, operand in order_places(codec, place)]
+
+
+def direction_flags(direction: tuple[bool, bool]) -> int:
+    """The flags of an order that descends, and has NULLs first, if the direction says so."""
+    descending, nulls_first = direction
+    return (ORDER_DESCENDING if descending else 0) | (0 if nulls_first else ORDER_NULLS_LAST)
 
 
 def order_places(codec: Codec, place: int) -> Places:

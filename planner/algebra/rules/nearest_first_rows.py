@@ -1,8 +1,8 @@
-"""The first row of each group of an inequality join becomes an as-of join, where each group is one row of a side.
+"""The first rows of each group of an inequality join become an as-of join, where each group is one row of a side.
 
-`LATERAL (SELECT ... FROM s WHERE s.k = r.k AND s.t <= r.t ORDER BY s.t DESC LIMIT 1)`, a scalar subquery of the same
-form, and `QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.t DESC) = 1` with a key r.id. The rest of the order
-decides ties: of rows of s with one key and one time only the first is joined.
+`LATERAL (SELECT ... FROM s WHERE s.k = r.k AND s.t <= r.t ORDER BY s.t DESC LIMIT 3)`, a scalar subquery of the same
+form, and `QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.t DESC) <= 3` with a key r.id. The rest of the order
+decides ties. The number of a row is known where there is one row, and must not be read of several.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlfront.planner.algebra.first_of_groups import first_rows
+from sqlfront.planner.algebra.column_use import Columns, columns_read
+from sqlfront.planner.algebra.first_of_groups import FirstRows, first_rows
 from sqlfront.planner.algebra.join_sides import sides_of
-from sqlfront.planner.algebra.rewriting import rewrite
+from sqlfront.planner.algebra.rewriting import with_changed
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of
 from sqlfront.planner.algebra.scalars import (
     MIRRORED,
@@ -26,34 +27,54 @@ from sqlfront.planner.algebra.scalars import (
     conjunction,
     substitute,
 )
-from sqlfront.planner.algebra.terms import Distinct, Filter, Join, Made, Map, Sort, Term
+from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Sort, Term, inputs_of
 
 
 def turn_first_rows_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
     """A term with as-of joins for the first rows of groups that these are."""
+    return _Turning(facts).visit(term, frozenset(term.columns))
 
-    def change(part: Term) -> Term:
-        first = first_rows(part) if isinstance(part, Filter) else None
-        if first is None or (first.name, first.rows, first.offset) != ("row_number", 1, 0):
-            return part
+
+class _Turning:
+    """One run of the rule; of a shared term all columns are read."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts, self._shared = facts, dict[str, Term]()
+
+    def visit(self, term: Term, needed: Columns) -> Term:
+        """A term of which the needed columns are read."""
+        if isinstance(term, Common):
+            if term.name not in self._shared:
+                self._shared[term.name] = self.visit(term.term, frozenset(term.term.columns))
+            return with_changed(term, (self._shared[term.name],))
+        inputs = [self.visit(part, read) for part, read in zip(inputs_of(term), columns_read(term, needed))]
+        term = with_changed(term, inputs)
+        first = first_rows(term) if isinstance(term, Filter) else None
+        if first is None or first.name != "row_number" or first.offset or not first.rows:
+            return term
+        number = first.numbering.column
+        is_read = number in needed or number in columns_of(*first.rest)
+        return term if is_read and first.rows > 1 else self._turned(term, first)
+
+    def _turned(self, term: Term, first: FirstRows) -> Term:
+        """The first rows as an as-of join; the term as it is if they are none."""
         below, values = first.input, dict[Column, Scalar]()
         if isinstance(below, Map):
             values = {one.column: one.value for one in below.made}
         rows = below.input if isinstance(below, Map) else below
         if not isinstance(rows, Join) or rows.kind != "inner" or rows.dependent:
-            return part
+            return term
         partition = [substitute(value, values) for value in first.numbering.partition]
         order = [replace(one, value=substitute(one.value, values)) for one in first.numbering.order]
         sides = ((rows.left, rows.right), (rows.right, rows.left))
-        joined = (_nearest(left, right, rows.condition, partition, order, facts) for left, right in sides)
+        joined = (_nearest(left, right, rows.condition, partition, order, self._facts) for left, right in sides)
         found = next((one for one in joined if one is not None), None)
         if found is None:
-            return part
+            return term
         values |= {first.numbering.column: Constant("1", first.numbering.column.type)}
-        shown = Map(found, tuple(Made(column, _value(column, values)) for column in part.columns))
+        made = tuple(Made(column, _value(column, values)) for column in term.columns)
+        shown = Map(replace(found, count=first.rows or 1), made)
         return Filter(shown, conjunction(first.rest)) if first.rest else shown
-
-    return rewrite(term, change)
 
 
 def _value(column: Column, values: Mapping[Column, Scalar]) -> Scalar:
@@ -63,7 +84,7 @@ def _value(column: Column, values: Mapping[Column, Scalar]) -> Scalar:
 def _nearest(
     left: Term, right: Term, condition: Scalar, partition: Sequence[Scalar], order: Sequence[Sort], facts: Facts
 ) -> Join | None:
-    """The as-of join of rows of the left with the first of their partners; None if the partitions are no rows of the
+    """The as-of join of rows of the left with their first partners; None if the partitions are no rows of the
     left, or the order is not that of the comparison."""
     columns, theirs = {one.column for one in partition if isinstance(one, Ref)}, frozenset(right.columns)
     is_row = columns <= frozenset(left.columns) and any(key <= columns for key in keys_of(left, facts))
@@ -77,13 +98,8 @@ def _nearest(
     operator, mine, time = compared
     if by[0].value != time or by[0].descending != (operator in (">", ">=")):
         return None
-    on = [value.column for value in (*(pair.theirs for pair in sides.pairs), time) if isinstance(value, Ref)]
-    if len(on) <= len(sides.pairs):
-        return None
-    if not any(key <= set(on) for key in keys_of(right, facts)):
-        right = Distinct(right, tuple(dict.fromkeys(on)), tuple(by[1:]))
     same = [Compare(pair.operator, pair.mine, pair.theirs) for pair in sides.pairs]
-    return Join("as-of", left, right, conjunction([*same, Compare(operator, mine, time)]))
+    return Join("as-of", left, right, conjunction([*same, Compare(operator, mine, time)]), order=tuple(by))
 
 
 def _oriented(one: Scalar, right: frozenset[Column]) -> tuple[Operator, Scalar, Scalar] | None:

@@ -138,6 +138,18 @@ GROUPS: dict[str, ComputedRows] = {
         ("b", "c"),
         outer=True,
     ),
+    "three nearest rows or none": NearestRows(
+        "main.r",
+        "main.u",
+        (),
+        ("b", "c"),
+        "<",
+        (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("f", "BIGINT"), ("c", "BIGINT")),
+        ("b", "c"),
+        outer=True,
+        ties=(("b", (True, True)),),
+        count=3,
+    ),
 }
 
 
