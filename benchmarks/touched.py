@@ -62,14 +62,14 @@ def grouped_by_sets(sets: Sequence[str], columns: Sequence[str]) -> str:
     for column in columns:
         numbers = (str(number) for number, one in enumerate(sets) if column in one.split(", "))
         keys.append(f"CASE WHEN g IN ({', '.join(numbers)}) THEN {column} END")
-    return f"SELECT {', '.join(keys)}, mad(x) AS m FROM rows GROUP BY {', '.join(['g', *keys])}"
+    return f"SELECT {', '.join(keys)}, median(DISTINCT x) AS m FROM rows GROUP BY {', '.join(['g', *keys])}"
 
 
 KINDS = (
-    Kind("MAD", "SELECT k, mad(x) AS m FROM t GROUP BY k"),
+    Kind("MEDIAN of DISTINCT", "SELECT k, median(DISTINCT x) AS m FROM t GROUP BY k"),
     Kind("LIST of HUGEINT", "SELECT k, list(x::HUGEINT ORDER BY id) AS l FROM t GROUP BY k"),
     Kind("window", "SELECT id, k, bit_xor(x) OVER (PARTITION BY k ORDER BY id DESC) AS r FROM t"),
-    Kind("QUALIFY", "SELECT id, k, x FROM t QUALIFY x > mad(x) OVER (PARTITION BY k)"),
+    Kind("QUALIFY", "SELECT id, k, x FROM t QUALIFY x > median(DISTINCT x) OVER (PARTITION BY k)"),
     Kind(
         "expression over a join",
         "SELECT date_diff('day', t.d, u.d) AS days, count(*) AS n FROM t JOIN u ON t.k = u.k GROUP BY ALL",
@@ -82,13 +82,13 @@ KINDS = (
     ),
     Kind(
         "GROUPING SETS",
-        f"SELECT k, j, mad(x) AS m FROM t GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in SETS)})",
+        f"SELECT k, j, median(DISTINCT x) AS m FROM t GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in SETS)})",
         grouped_by_sets(SETS, ("k", "j")),
         SETS,
     ),
     Kind(
         "CUBE of five columns",
-        f"SELECT {', '.join(CUBED)}, mad(x) AS m FROM t GROUP BY CUBE ({', '.join(CUBED)})",
+        f"SELECT {', '.join(CUBED)}, median(DISTINCT x) AS m FROM t GROUP BY CUBE ({', '.join(CUBED)})",
         grouped_by_sets(CUBE, CUBED),
         CUBE,
         cubed=True,

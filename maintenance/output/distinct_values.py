@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.planner.model.raw_column import Rank
+from sqlfront.storage.codecs.distances import differences, middle, numbers
 from sqlfront.storage.codecs.sums import FactorRange, decode_avg, decode_sum, encode_factor, with_specials
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads as kernels
@@ -46,6 +48,30 @@ def positions_at(rank: Rank, counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, found, -1)
 
 
+At = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""The addresses and the numbers of the values at a position of each group."""
+
+
+def nearest_to(medians: np.ndarray, at: At, counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The address of the value that so many are nearer to each group's median than, or as near.
+
+    The values that are nearest stand side by side. The farthest of them is the first or the last. As they move up, the
+    first comes nearer and the last goes away: a binary search finds where the last is farther for the first time.
+    """
+    start, end = np.zeros_like(counts), np.maximum(counts - wanted, 0)
+    while (start < end).any():
+        middle_start = (start + end) // 2
+        below = differences(medians, at(middle_start)[1])
+        above = differences(at(middle_start + wanted)[1], medians)
+        beyond, open_ = ~(above < below), start < end  # NaN, the greatest number, is the farthest.
+        end = np.where(open_ & beyond, middle_start, end)
+        start = np.where(open_ & ~beyond, middle_start + 1, start)
+    (first, first_number), (last, last_number) = at(start - 1), at(start + wanted)
+    nearer = differences(last_number, medians) <= differences(medians, first_number)
+    is_last = (start == 0) | (nearer & (start + wanted < counts))
+    return np.where(is_last, last, first)
+
+
 class Groups:
     """The groups of one view of distinct values to which `rows` rows of its view belong. O(1) a row to find."""
 
@@ -63,7 +89,7 @@ class Groups:
         if raw.rank is not None and raw.kind == "weight":
             return self._weights(raw.rank)
         if raw.rank is not None:
-            return self._decoded(raw, self._at(raw.rank))
+            return self._decoded(raw, self._by_distance(raw) if raw.rank.by_distance else self._at(raw.rank))
         if raw.kind == "count":
             return decode_sum(self.sizes.reshape(-1, 1), 0, None, raw.type)
         return self._sum(raw)
@@ -91,6 +117,22 @@ class Groups:
         found, _ = rows.select(self._groups, positions_at(rank, copies))
         self._view.reads.steps += rows.steps - before
         return found
+
+    def _by_distance(self, raw: RawColumn) -> np.ndarray:
+        """The address of the value whose distance from the median has a rank among all; 0 without values. O(log^2
+        group) expected each."""
+        rows, copies = self._ranked
+        assert raw.rank is not None
+        steps, wanted = rows.steps, positions_at(raw.rank, copies)
+
+        def at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            addresses, _ = rows.select(self._groups, positions)
+            return addresses, numbers(self._decoded(raw, addresses), raw.type)
+
+        (_, low), (_, high) = (at(positions_at(Rank("0.5", side), copies)) for side in ("down", "up"))
+        found = nearest_to(middle(low, high, copies % 2 == 0, raw.type), at, copies, wanted)
+        self._view.reads.steps += rows.steps - steps
+        return np.where(copies > 0, found, 0)
 
     def _weights(self, rank: Rank) -> pa.Array:
         """How far each group's position of a rank is beyond the one that it is rounded down to; NULL without values."""

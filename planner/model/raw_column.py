@@ -30,12 +30,14 @@ class Rank:
     """A position among values: a `fraction` of the way from the first to the last, rounded down or up; or, discrete,
     that of the first value at which this fraction of them is reached.
 
-    `fraction` is written as DuckDB reads it. `descending` counts from the last value.
+    `fraction` is written as DuckDB reads it. `descending` counts from the last value. With `by_distance` the values are
+    in the order of their distances from their median.
     """
 
     fraction: str
     rounded: Literal["down", "up", "discrete"]
     descending: bool = False
+    by_distance: bool = False
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ def _delay(definition: Definition, delay: Bound) -> Bound:
         return CONSTANT_BOUND.plus(GROUP_VALUES)
     if any(column.kind in ("greatest", "rank") and not column.first for column in definition.raw):
         delay = LOGARITHMIC_BOUND
+    if any(column.rank is not None and column.rank.by_distance for column in definition.raw):
+        delay = Bound(logs=2)  # A binary search, whose steps look up values by their positions.
     if "list" in kept:
         return delay.plus(LIST_VALUES)
     return delay.plus(LIST_VALUES) if any(column.first for column in definition.raw) else delay

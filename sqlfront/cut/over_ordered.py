@@ -19,7 +19,12 @@ from sqlfront.planner.algebra.scalars import Constant, Scalar, cast, columns_of,
 from sqlfront.planner.algebra.terms import Aggregated, Sort
 from sqlfront.planner.model.query import Direction, RawColumn
 from sqlfront.planner.model.raw_column import Rank
-from sqlfront.storage.codecs.interpolation import interpolated, interpolated_type
+from sqlfront.storage.codecs.interpolation import (
+    distance_type,
+    interpolated,
+    interpolated_type,
+    median_distance,
+)
 from sqlfront.storage.codecs.order import is_orderable
 
 LISTED = {
@@ -60,7 +65,7 @@ class OverOrdered:
             return self._histogram(aggregate)
         if name == "mode" and len(arguments) == 1 and not aggregate.distinct and not aggregate.order:
             return self._mode(aggregate)
-        return self._quantile(aggregate)
+        return self._deviation(aggregate) if name == "mad" else self._quantile(aggregate)
 
     def _list(self, aggregate: Aggregated) -> Scalar | None:
         """All values in their order, NULLs too."""
@@ -135,6 +140,26 @@ class OverOrdered:
         items = ", ".join(f"{{{number}}}" for number in range(len(values)))
         form = f"CASE WHEN {{0}} IS NOT NULL THEN [{items}] END"
         return call(form, aggregate.column.type, *values)
+
+    def _deviation(self, aggregate: Aggregated) -> Scalar | None:
+        """The median of the distances from the median."""
+        [value] = aggregate.arguments
+        between_type = interpolated_type(value.type)
+        if between_type is None or distance_type(value.type) != aggregate.column.type:
+            return None
+        if aggregate.distinct or aggregate.order:
+            return None
+        kept = self._sorted(aggregate, value, ranked=True)
+        if kept is None:
+            return None
+        of, fields = {"variable": kept.argument[0]}, {"distinct_set": kept.number}
+        ranks = [Rank("0.5", side, by_distance=far) for far in (False, True) for side in ("down", "up")]
+        raw = [self._add("rank", kept.type(0), rank=rank, **of, **fields) for rank in ranks]
+        low, high, near, far = (cast(named(one.name, one.type), value.type) for one in raw)
+        weight = self._add("weight", "DOUBLE", rank=ranks[0], **fields)
+        between = low, high, named(weight.name, weight.type)
+        median = call(interpolated(value.type), between_type, *between)
+        return call(median_distance(value.type), aggregate.column.type, *between, median, near, far)
 
     def _sorted(self, aggregate: Aggregated, value: Scalar, *, ranked: bool = False) -> Kept | None:
         """The values of an argument, ascending, without NULL; None if they cannot be sorted."""

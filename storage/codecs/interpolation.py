@@ -1,4 +1,4 @@
-"""Values between two neighbours, as DuckDB SQL: what a continuous quantile is.
+"""Values between two neighbours, as DuckDB SQL: what a continuous quantile is; and distances from a median.
 
 The arithmetic is DuckDB's own for the type, to the last bit. DuckDB's C++ may round the sum of two products once, by a
 fused multiply-add, or not, as it was compiled. Its list_inner_product() is such a sum in the same build.
@@ -29,6 +29,36 @@ def interpolated_type(type_: str) -> str | None:
 def interpolated(type_: str) -> str:
     """A value between two as a form: {0} and {1} are the values, {2} is the weight of the second."""
     return f"CASE WHEN {{2}} > 0 THEN {_between(type_, '{2}')} ELSE CAST({{0}} AS {interpolated_type(type_)}) END"
+
+
+def distance_type(type_: str) -> str | None:
+    """The type of the distance of values of a type from their median; None if they have none that is computed here."""
+    if type_.removeprefix("U") == "HUGEINT":
+        return None
+    return "INTERVAL" if type_ == "TIME" or type_ in _TIMES else interpolated_type(type_)
+
+
+def median_distance(type_: str) -> str:
+    """The median of the distances from a median, as a form: {0} and {1} are the values that the median {3} lies
+    between, {2} is the weight of the second; {4} and {5} are the values whose distances the result lies between."""
+    low, high = (_distance(type_, f"{{{place}}}") for place in (4, 5))
+    if distance_type(type_) != "INTERVAL":
+        return interpolated(type_).format(f"({low})", f"({high})", "{2}")
+    between = f"CASE WHEN {{2}} > 0 THEN round(CAST({high} - {low} AS DOUBLE) * {{2}}) ELSE 0 END"
+    return f"(make_timestamp({low} + CAST({between} AS BIGINT)) - make_timestamp(0))"
+
+
+def _distance(type_: str, value: str) -> str:
+    """How far a value is from the median {3}: of times the microseconds, which infinite times have none of."""
+    if distance_type(type_) != "INTERVAL":
+        median = interpolated_type(type_)
+        return f"CAST(abs(CAST({value} AS {median}) - {{3}}) AS {median})"
+    if type_ == "TIME":
+        return f"abs(epoch_us({value}) - epoch_us({{3}}))"
+    why = "error('the median absolute deviation of infinite times')"
+    own = type_.replace("DATE", "TIMESTAMP")
+    far = f"abs(epoch_us(CAST({value} AS {own})) - epoch_us({{3}}))"
+    return f"CASE WHEN NOT isfinite({value}) OR NOT isfinite({{3}}) THEN CAST({why} AS BIGINT) ELSE {far} END"
 
 
 def _digits(type_: str) -> tuple[int, int]:

@@ -43,7 +43,7 @@ def check_order(table: int, header: np.ndarray, row_of: Row, members: Sequence[i
         _check_extremes(table, row, below)
         waiting += [(right, node, False), (node, parent, True), (left, node, False)]
     assert listed == list(members), "a tree and its list disagree"
-    _check_peers(table, [row_of(row).ctypes.data for row in members])
+    _check_list(table, [row_of(row).ctypes.data for row in members])
 
 
 def _check_sums(header: np.ndarray, row: np.ndarray, children: Sequence[np.ndarray]) -> None:
@@ -67,16 +67,17 @@ def _check_extremes(table: int, row: np.ndarray, children: Sequence[np.ndarray])
             extreme, *others = (summarised.extreme_below(table, one.ctypes.data, number) for one in (row, *children))
             for other in (row.ctypes.data, *others):
                 assert compare_rows(order, extreme, other) >= 0, "a subtree's extreme is wrong"
-            ties = [compare_rows(order, extreme, other) == 0 for other in (row.ctypes.data, *others)]
-            assert any(ties), "a subtree's extreme is none of its rows"
 
 
-def _check_peers(table: int, rows: Sequence[int]) -> None:
-    """A row, of all rows of a list in order, begins a group of peers where the row before it is none of them."""
+def _check_list(table: int, rows: Sequence[int]) -> None:
+    """The summaries of all rows of a list in order: extremes are rows of the list, and a row begins a group of peers
+    where the row before it is none of them."""
     for number in range(summarised.summaries(table)):
-        if summarised.summary_kind(table, number) == at.SUMMARY_PEERS:
-            order, begins = summarised.summary_order(table, number), [1, *[0] * (len(rows) - 1)]
-            for place, (one, other) in enumerate(itertools.pairwise(rows), start=1):
-                begins[place] = int(compare_rows(order, one, other) != 0)
-            found = [summarised.begins_group(table, row, number) for row in rows]
-            assert found == begins, "a group of peers begins elsewhere"
+        if summarised.summary_kind(table, number) == at.SUMMARY_EXTREME:
+            extremes = {summarised.extreme_below(table, row, number) for row in rows}
+            assert extremes <= set(rows), "a subtree's extreme is none of its rows"
+            continue
+        order = summarised.summary_order(table, number)
+        differs = [int(compare_rows(order, one, other) != 0) for one, other in itertools.pairwise(rows)]
+        begins = [summarised.begins_group(table, row, number) for row in rows]
+        assert begins == [1, *differs], "a group of peers begins elsewhere"

@@ -13,9 +13,13 @@ VIEWS = {
         "'bad'",
     ),
     "SELECT sum({t}.x * o.c) AS p FROM {t} JOIN o ON {t}.a = o.a": ("x", "x = inf", "NaN or an infinity"),
-    "SELECT x, mad(CAST(s AS INT)) AS m FROM {t} GROUP BY x": ("mad", "x = 1.0, s = 'bad'", "source column s"),
+    "SELECT x, median(DISTINCT CAST(s AS INT)) AS m FROM {t} GROUP BY x": (
+        "median",
+        "x = 1.0, s = 'bad'",
+        "source column s",
+    ),
 }
-GROUPS = "SELECT x, mad"
+GROUPS = "SELECT x, median"
 GOOD = [(1, 1.0, "1"), (2, 2.0, "2")]
 BAD = [(1, 1.0, "3"), (5, 1.0, "bad"), (6, float("inf"), "4"), (7, 1.0, "bad")]
 

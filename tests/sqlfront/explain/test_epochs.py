@@ -16,7 +16,7 @@ def con():
     con = sqlfront.connect()
     con.execute("CREATE TABLE t (a BIGINT, b BIGINT)")
     con.execute("CREATE CHANGE TABLE c (a BIGINT, n BIGINT)")
-    con.execute("CREATE MATERIALIZED VIEW middle AS SELECT a, mad(b) AS m FROM t GROUP BY a")
+    con.execute("CREATE MATERIALIZED VIEW middle AS SELECT a, median(DISTINCT b) AS m FROM t GROUP BY a")
     con.execute("CREATE MATERIALIZED VIEW total AS SELECT a, sum(n) AS s FROM t JOIN c USING (a) GROUP BY a")
     return con
 
