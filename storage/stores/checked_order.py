@@ -67,6 +67,8 @@ def _check_extremes(table: int, row: np.ndarray, children: Sequence[np.ndarray])
             extreme, *others = (summarised.extreme_below(table, one.ctypes.data, number) for one in (row, *children))
             for other in (row.ctypes.data, *others):
                 assert compare_rows(order, extreme, other) >= 0, "a subtree's extreme is wrong"
+            ties = [compare_rows(order, extreme, other) == 0 for other in (row.ctypes.data, *others)]
+            assert any(ties), "a subtree's extreme is none of its rows"
 
 
 def _check_list(table: int, rows: Sequence[int]) -> None:

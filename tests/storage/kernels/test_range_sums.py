@@ -21,14 +21,14 @@ from sqlfront.storage.stores.ordered_rows import OrderedRows
 from sqlfront.storage.stores.table import Table
 
 VALUE = frozenset({("t", "v")})
-PLACES, BY_NUMBER = [(0, at.ORDER_WORD, 0)], [(1, at.ORDER_WORD, 0)]
+PLACES, BY_NUMBER, BY_ID = [(0, at.ORDER_WORD, 0)], [(1, at.ORDER_WORD, 0)], [(2, at.ORDER_WORD, 0)]
 LARGE = 2**63 - 1
 
 Key = tuple[int, int, int]
 
 
 class RangedTable(RuleBasedStateMachine):
-    """Keys (group, number, id), each group sorted by number, with ties; a count and a value that may be large."""
+    """Keys (group, number, id), each group sorted by number and id; a count and a value that may be large."""
 
     @initialize(limbs=st.integers(1, 2), extreme=st.sampled_from([None, 0, at.ORDER_DESCENDING]), peers=st.booleans())
     def start(self, limbs: int, extreme: int | None, peers: bool) -> None:
@@ -246,7 +246,7 @@ def steps_of(size: int, way: str) -> list[float]:
 
 
 def ranged_table(limbs: int, summaries: Sequence[tuple[int, list[tuple[int, int, int]]]] = ()) -> Table:
-    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=(0, BY_NUMBER), ranges=True, summaries=summaries)
+    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=(0, BY_NUMBER + BY_ID), ranges=True, summaries=summaries)
 
 
 def listed_box(machine: Machine, table: Table, asked: tuple[int, int, int, int], greatest: bool) -> set[Key]:
