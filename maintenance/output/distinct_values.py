@@ -56,19 +56,21 @@ def nearest_to(medians: np.ndarray, at: At, counts: np.ndarray, wanted: np.ndarr
     """The address of the value that so many are nearer to each group's median than, or as near.
 
     The values that are nearest stand side by side. The farthest of them is the first or the last. As they move up, the
-    first comes nearer and the last goes away: a binary search finds where the last is farther for the first time.
+    first comes nearer and the last goes away: a binary search finds where the last is farther for the first time. A
+    distance of NaN is farther than all others.
     """
     start, end = np.zeros_like(counts), np.maximum(counts - wanted, 0)
     while (start < end).any():
         middle_start = (start + end) // 2
-        below = differences(medians, at(middle_start)[1])
-        above = differences(at(middle_start + wanted)[1], medians)
-        beyond, open_ = ~(above < below), start < end  # NaN, the greatest number, is the farthest.
+        first_number, last_number = at(middle_start)[1], at(middle_start + wanted)[1]
+        is_farthest = (medians == -np.inf) & (first_number == medians)
+        below, above = differences(medians, first_number), differences(last_number, medians)
+        beyond, open_ = ~((above < below) | is_farthest), start < end
         end = np.where(open_ & beyond, middle_start, end)
         start = np.where(open_ & ~beyond, middle_start + 1, start)
     (first, first_number), (last, last_number) = at(start - 1), at(start + wanted)
-    nearer = differences(last_number, medians) <= differences(medians, first_number)
-    is_last = (start == 0) | (nearer & (start + wanted < counts))
+    below, above = differences(medians, first_number), differences(last_number, medians)
+    is_last = (start == 0) | (((above <= below) | np.isnan(below)) & (start + wanted < counts))
     return np.where(is_last, last, first)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from random import Random
 
@@ -155,6 +156,17 @@ def test_a_change_and_a_look_up_take_logarithmic_steps(con, aggregates, logs, sl
     for small, large in zip(steps[1_000], steps[64_000]):
         assert 0 < large < 20 * 40 * math.log2(64_000) ** logs, steps
         assert math.log(large / small) / math.log(64) < slope, steps
+
+
+def test_deviations_of_all_small_groups_of_odd_numbers(con):
+    numbers = ("-inf", "-1e30", "0", "5e-324", "2", "inf", "nan")
+    groups = [group for size in range(1, 5) for group in itertools.combinations_with_replacement(numbers, size)]
+    rows = [f"({number}, '{one}')" for number, group in enumerate(groups) for one in group]
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT g, mad(f) AS m, mad(f::FLOAT) AS n FROM t GROUP BY g")
+    con.execute(f"INSERT INTO t (g, f) VALUES {', '.join(rows)}")
+    expected = con.session.duck.execute("SELECT g, mad(f), mad(f::FLOAT) FROM t GROUP BY g").fetchall()
+    found = dict(zip(map(repr, sorted(con.execute("FROM v").fetchall())), groups, strict=True))
+    assert {one: group for one, group in found.items() if one not in set(map(repr, expected))} == {}
 
 
 def test_deviations_of_times_round_halves_up_and_refuse_infinity(con):
