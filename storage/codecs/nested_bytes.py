@@ -191,7 +191,9 @@ class Lists(Layout):
     def write(self, array: pa.Array) -> ByteStrings:
         if pa.types.is_map(array.type):
             array = _as_list(array)
-        elements = self._element.write(array.flatten())
+        # Arrow flattens NULLs alone by a builder, which it has not for every type.
+        within = array.values[:0] if array.null_count == len(array) else array.flatten()
+        elements = self._element.write(within)
         counts = np.asarray(array.value_lengths().fill_null(0), np.int64)
         lengths = np.diff(elements.offsets[np.concatenate(([0], np.cumsum(counts)))])
         return _ended(array, ByteStrings(lengths, elements.data))

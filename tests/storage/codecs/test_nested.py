@@ -111,6 +111,12 @@ def test_slices(type):
     assert len(codec.decode([np.empty(0, np.int64)])) == 0
 
 
+@pytest.mark.parametrize("type", ["BOOLEAN[]", "BOOLEAN[2]", "MAP(BOOLEAN, UBIGINT)", "BOOLEAN[][]"])
+def test_nothing_but_nulls(type):
+    given = CON.execute(f"SELECT CAST(NULL AS {type}) AS x FROM range(3)").to_arrow_table().column("x")
+    assert codec_for(type, Dictionaries()).encode(given)[0].tolist() == [NULL_CODE] * 3
+
+
 @pytest.mark.parametrize(
     ("type", "value", "sql"),
     [
