@@ -259,3 +259,14 @@ def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -
         assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
         changed.add(str(sorted(found, key=str)))
     assert len(changed) > 2
+
+
+def test_numbers_of_several_nearest_rows_are_as_they_are_shown(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER); CREATE TABLE s (n INTEGER, x INTEGER)")
+    query = (
+        "SELECT t.id, s.x, row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, s.x) AS p "
+        "FROM t JOIN s ON s.n <= t.n QUALIFY p <= 2"
+    )
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("INSERT INTO t VALUES (1, 2), (2, 5); INSERT INTO s VALUES (1, 7), (2, 8), (2, 9), (4, 3)")
+    assert same_bag(con.execute("FROM v").fetchall(), [(1, 8, 1), (1, 9, 2), (2, 3, 1), (2, 8, 2)])
