@@ -103,7 +103,7 @@ class NearestRowsNode(KeptRowsNode):
     @staticmethod
     def planned(name: str, rows: NearestRows) -> Description:
         left, right = table_name(rows.left), table_name(rows.right)
-        compared = [*((mine, "=", theirs) for mine, theirs in rows.keys)]
+        compared = [(mine, "=", theirs) for mine, theirs in rows.keys]
         compared += [(mine, operator, rows.times[1]) for mine, operator in rows.compared]
         tie = " AND ".join(f"{left}.{mine} {operator} {right}.{theirs}" for mine, operator, theirs in compared)
         return Description(

@@ -116,6 +116,10 @@ class ExtremeRows(NearestRows):
         return "MAX within ranges" if self.greatest else "MIN within ranges"
 
     @property
+    def nearest(self) -> str:
+        return "greatest value" if self.greatest else "least value"
+
+    @property
     def cost(self) -> Cost:
         return EXTREMES
 

@@ -44,8 +44,12 @@ from sqlfront.planner.algebra.terms import (
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "FLOAT", "DOUBLE")
 _ORDERED = (*_NUMBERS, *(f"U{one}" for one in _NUMBERS[:5]), "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 """Types whose values subtrees know extremes of."""
-_LAST = {"max": True, "arg_max": True, "argmax": True, "max_by": True}
-_FIRST = {"min": False, "arg_min": False, "argmin": False, "min_by": False}
+_EXTREMES = {
+    **{name: (name == "max", 1) for name in ("min", "max")},
+    **dict.fromkeys(("arg_min", "argmin", "min_by"), (False, 2)),
+    **dict.fromkeys(("arg_max", "argmax", "max_by"), (True, 2)),
+}
+"""Whether the greatest value is asked for, and the number of arguments."""
 
 
 def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
@@ -106,20 +110,18 @@ def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
     compared = [one for one in found if one is not None]
     operators = {operator[0] for operator, _, _ in compared}
     kinds = {(mine.type, theirs) for _, mine, theirs in compared}
+    types = _ORDERED if len(compared) > 1 else (*_ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
     is_range = len(operators) == len(compared) and len(kinds) == 1
-    return compared if is_range and _family(compared[0][2]) in (*_ORDERED, "VARCHAR") else None
+    return compared if is_range and _family(compared[0][2]) in types else None
 
 
 def _bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
     """BETWEEN of one type as two comparisons; any other condition as it is."""
-    if (
-        isinstance(condition, Call)
-        and condition.form == BETWEEN
-        and len({one.type for one in condition.arguments}) == 1
-    ):
-        value, low, high = condition.arguments
-        return Compare(">=", value, low), Compare("<=", value, high)
-    return (condition,)
+    if not isinstance(condition, Call) or condition.form != BETWEEN:
+        return (condition,)
+    value, low, high = condition.arguments
+    is_exact = value.type == low.type == high.type
+    return (Compare(">=", value, low), Compare("<=", value, high)) if is_exact else (condition,)
 
 
 def _family(value: Scalar) -> str:
@@ -138,15 +140,13 @@ def _rows_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -
 
 def _extreme(one: Aggregated, right: Term, aligned: Oriented | None, facts: Facts) -> _Extreme | None:
     """An aggregate as the first of the right's rows in an order; None if it is none, or no search has that order."""
-    name, theirs = function_name(one.form), frozenset(right.columns)
-    descending = (_LAST | _FIRST).get(name)
+    descending, arguments = _EXTREMES.get(function_name(one.form), (False, 0))
     read = columns_of(*one.arguments)
-    if descending is None or one.distinct or one.order or not read or not (read | columns_of(one.filter)) <= theirs:
+    if one.distinct or one.order or not read or not read | columns_of(one.filter) <= frozenset(right.columns):
         return None
-    is_sortable = all(_family(each) in (*_ORDERED, "VARCHAR") for each in one.arguments)
+    if len(one.arguments) != arguments or not all(_family(each) in (*_ORDERED, "VARCHAR") for each in one.arguments):
+        return None
     value, *by = one.arguments
-    if len(by) != name.startswith("arg") + name.endswith("_by") or not is_sortable:
-        return None
     order = (*by, value)
     is_nearest = aligned is not None and order[0] == aligned[2] and descending == (aligned[0] in (">", ">="))
     if not is_nearest and (by or _family(value) not in _ORDERED):
