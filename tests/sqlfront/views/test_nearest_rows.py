@@ -261,7 +261,7 @@ def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -
     assert len(changed) > 2
 
 
-def test_numbers_of_several_nearest_rows_are_as_they_are_shown(con: sqlfront.Connection) -> None:
+def test_numbers_are_as_they_are_shown_and_groups_of_nulls_are_there(con: sqlfront.Connection) -> None:
     con.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER); CREATE TABLE s (n INTEGER, x INTEGER)")
     query = (
         "SELECT t.id, s.x, row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, s.x) AS p "
@@ -269,4 +269,10 @@ def test_numbers_of_several_nearest_rows_are_as_they_are_shown(con: sqlfront.Con
     )
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     con.execute("INSERT INTO t VALUES (1, 2), (2, 5); INSERT INTO s VALUES (1, 7), (2, 8), (2, 9), (4, 3)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW w AS SELECT t.id, arg_max(s.x, s.n) AS x FROM t JOIN s ON s.n <= t.n GROUP BY t.id"
+    )
     assert same_bag(con.execute("FROM v").fetchall(), [(1, 8, 1), (1, 9, 2), (2, 3, 1), (2, 8, 2)])
+    assert same_bag(con.execute("FROM w").fetchall(), [(1, 9), (2, 3)])
+    con.execute("UPDATE s SET x = NULL")
+    assert same_bag(con.execute("FROM w").fetchall(), [(1, None), (2, None)])
