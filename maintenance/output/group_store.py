@@ -13,7 +13,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.output_change import EncodedChange
 from sqlfront.maintenance.program.netting import net_words
-from sqlfront.maintenance.relation.base_relation import StoreOrder
+from sqlfront.maintenance.relation.base_relation import StoreOrder, Summary
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.planner.model.query import LeafColumn
 from sqlfront.storage.kernels import layout as at
@@ -37,6 +37,7 @@ class GroupStore:
 
     The words of rows are an array for each word of a row, in the order of the store. With `order` the groups of the
     first grouping are sorted by these columns, each with flags; `numbered`: a row's position in its group is known.
+    `extreme`: and the least value of this column in a subtree, or the greatest.
     """
 
     def __init__(
@@ -46,14 +47,17 @@ class GroupStore:
         user: str,
         order: Sequence[tuple[str, int]] = (),
         numbered: bool = False,
+        extreme: tuple[str, bool] | None = None,
     ) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
         self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.indexes = [tuple(map(quote, keys)) for keys in groupings]
         by = tuple((quote(name), flags) for name, flags in order)
         self._order, self._numbered = StoreOrder(self.indexes[0], by) if by else None, numbered
+        self._summaries = () if extreme is None else (Summary(quote(extreme[0]), extreme[1]),)
         # A store has one order: a sorted one is for those alone who need it.
-        self.store: LeafStore = relation.open_store(columns, (), (), (), f"sorted: {self._order}" if by else 0)
+        copy = f"sorted: {self._order} {self._summaries or ''}".rstrip() if by else 0
+        self.store: LeafStore = relation.open_store(columns, (), (), (), copy)
         self._fresh = self.store.key not in known
         self.store.users.add(user)
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
@@ -62,7 +66,7 @@ class GroupStore:
         """Index the store by group; fill it with rows, by default the relation's, unless others have it filled."""
         old, store = self.store.table, self.store
         summed = [False] * len(self.indexes)
-        renewed = self.relation.reindex(store, self.indexes, summed, self._order, self._numbered)
+        renewed = self.relation.reindex(store, self.indexes, summed, self._order, self._numbered, self._summaries)
         if self._fresh:
             keeper.fill(self.relation, store, rows, load)
         elif renewed:

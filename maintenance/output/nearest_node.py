@@ -14,7 +14,7 @@ Cost: O(log N + count) for a changed row, and for each row of the ranges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.tree.description import Description
-from sqlfront.planner.model.nearest_rows import NearestRows
+from sqlfront.planner.model.nearest_rows import MIRRORED, ExtremeRows, NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.codecs.order import direction_flags
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
+_SAME: Mapping[str, str] = {}
+
+
 class NearestRowsNode(KeptRowsNode):
     """The rows of an as-of join; see `Node`."""
 
@@ -49,15 +52,30 @@ class NearestRowsNode(KeptRowsNode):
     def __init__(self, name: str, rows: NearestRows, number: int, keeper: Keeper) -> None:
         super().__init__(name, rows, number, keeper)
         self._is_later = rows.operator in ("<", "<=")  # The nearest row is the least that is later.
-        left, right = keeper.relations[rows.left], keeper.relations[rows.right]
-        mine, theirs = rows.times
-        ties = dict(rows.ties)
-        others = [column.name for column in right.columns if column.name not in (theirs, *ties)]
-        by = [(theirs, 0 if self._is_later else ORDER_DESCENDING)]
+        self.left = self._open_left(keeper.relations[rows.left])
+        self.right = self._open_right(keeper.relations[rows.right], [other for _, other in rows.keys])
+
+    def _open_left(self, relation: Relation, names: Mapping[str, str] = _SAME) -> OrderedStore:
+        """The store of rows that begin with a row of the left, whose columns have these names here."""
+        [time, *keys] = (names.get(one, one) for one in (self.rows.times[0], *(mine for mine, _ in self.rows.keys)))
+        others = [(name, 0) for name in names.values() if name != time]
+        extreme = self._extreme_of_left()
+        if extreme is not None:
+            extreme = (names.get(extreme[0], extreme[0]), extreme[1])
+        return OrderedStore(relation, keys, [(time, self._direction), *others], self.name, extreme)
+
+    def _extreme_of_left(self) -> tuple[str, bool] | None:
+        """The column of the left of which subtrees know the greatest value, or the least."""
+        return None
+
+    def _open_right(self, relation: Relation, keys: Sequence[str]) -> OrderedStore:
+        """The store of the rows of the right."""
+        time, ties = self.rows.times[1], dict(self.rows.ties)
+        others = [column.name for column in relation.columns if column.name not in (time, *ties)]
+        by = [(time, 0 if self._is_later else ORDER_DESCENDING)]
         by += [(name, direction_flags(direction)) for name, direction in ties.items()]
         by += [(name, ORDER_NULLS_LAST) for name in others]
-        self.left = OrderedStore(left, [one for one, _ in rows.keys], [(mine, self._direction)], name)
-        self.right = OrderedStore(right, [other for _, other in rows.keys], by, name)
+        return OrderedStore(relation, keys, by, self.name)
 
     @property
     def _direction(self) -> int:
@@ -70,11 +88,10 @@ class NearestRowsNode(KeptRowsNode):
 
     def feed(self, relation: Relation) -> None:
         """Keep the node's rows as those of the relation that it feeds."""
-        names = dict(zip((one.name for one in self.left.relation.columns), (one.name for one in relation.columns)))
-        time = names.pop(self.rows.times[0])
-        keys = [names.get(one, time) for one, _ in self.rows.keys]
-        by = [(time, self._direction), *((name, 0) for name in names.values())]
-        self.own = OrderedStore(relation, keys, by, self.name)
+        self._own_names = {
+            mine.name: own.name for mine, own in zip(self.left.relation.columns, relation.columns, strict=False)
+        }
+        self.own = self._open_left(relation, self._own_names)
         self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
         self._take_steps()
         self.count_from_now()
@@ -86,7 +103,8 @@ class NearestRowsNode(KeptRowsNode):
     @staticmethod
     def planned(name: str, rows: NearestRows) -> Description:
         left, right = table_name(rows.left), table_name(rows.right)
-        compared = [*((mine, "=", theirs) for mine, theirs in rows.keys), (rows.times[0], rows.operator, rows.times[1])]
+        compared = [(mine, "=", theirs) for mine, theirs in rows.keys]
+        compared += [(mine, operator, rows.times[1]) for mine, operator in rows.compared]
         tie = " AND ".join(f"{left}.{mine} {operator} {right}.{theirs}" for mine, operator, theirs in compared)
         return Description(
             name,
@@ -111,13 +129,9 @@ class NearestRowsNode(KeptRowsNode):
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
         moved, _ = self.left.delta(done)
-        shown = self._own_words(moved.T)
-        theirs = self._appeared(done)
-        keys, before = theirs[:, self.right.key_places], self.right.before(theirs, self.rows.count)
-        mine = [self.left.rows(moved), self.left.ranges(keys, theirs, self._by_right, before)]
-        owned = [self.own.at(shown), self.own.ranges(keys, theirs, self._own_by_right, before)]
-        old, counts = self.own.rows_at(_each(owned))
-        new, weights = self._pairs(*self.left.rows_at(_each(mine)))
+        mine, owned = self._reached(self._appeared(done))
+        old, counts = self.own.rows_at(_each([self.own.at(self._own_words(moved.T)), owned]))
+        new, weights = self._pairs(*self.left.rows_at(_each([self.left.rows(moved), mine])))
         self._machine.counters[self.number] += len(counts) + len(weights) + self._take_steps()
         rows, weights = net_words(np.concatenate([old, new], axis=1).T, np.concatenate([-counts, weights]))
         return self.own.change(rows.T, weights)
@@ -136,12 +150,22 @@ class NearestRowsNode(KeptRowsNode):
         most = self.rows.count
         return np.ascontiguousarray(words[np.minimum(counts, most) != np.minimum(counts - weights, most)])
 
+    def _reached(self, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The addresses of the left's rows, and of the node's own, whose partners change with rows of the right."""
+        keys, before = theirs[:, self.right.key_places], self.right.before(theirs, self.rows.count)
+        return (
+            self.left.ranges(keys, theirs, self._by_right, before),
+            self.own.ranges(keys, theirs, self._own_by_right, before),
+        )
+
+    def _partners(self, asking: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The addresses of the partners of rows of the left, how many copies of each count, and how many partners each
+        row has."""
+        return self.right.first(asking[:, self.left.key_places], asking, self._by_left, self.rows.count)
+
     def _pairs(self, words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The node's rows that rows of the left make, and how often each is there."""
-        asking = np.ascontiguousarray(words.T)
-        partners, taken, sizes = self.right.first(
-            asking[:, self.left.key_places], asking, self._by_left, self.rows.count
-        )
+        partners, taken, sizes = self._partners(np.ascontiguousarray(words.T))
         if self.rows.outer:
             alone = np.cumsum(sizes)[sizes == 0]
             partners, taken = np.insert(partners, alone, 0), np.insert(taken, alone, 1)
@@ -163,21 +187,66 @@ class NearestRowsNode(KeptRowsNode):
 
     @cached_property
     def _by_left(self) -> np.ndarray:
-        """The test of rows of the right by one of the left. A NULL meets no comparison."""
-        return self.right.test(self.left, self.rows.operator, nulls_last=self._is_later)
+        """The test of rows of the right by one of the left."""
+        return self._test_of_right(*self.rows.compared[0])
 
     @cached_property
     def _by_right(self) -> np.ndarray:
         """The test of rows of the left by one of the right."""
-        return self.left.test(self.right, self.rows.mirrored, nulls_last=self._is_later)
+        return self._test_of_left(self.left, *self.rows.compared[0])
 
     @cached_property
     def _own_by_right(self) -> np.ndarray:
         """The test of the node's own rows by one of the right."""
-        return self.own.test(self.right, self.rows.mirrored, nulls_last=self._is_later)
+        return self._test_of_left(self.own, *self.rows.compared[0])
+
+    def _test_of_right(self, mine: str, operator: str) -> np.ndarray:
+        """The test of rows of the right by a column of one of the left. A NULL meets no comparison."""
+        is_later = operator in ("<", "<=")
+        return self.right.test(self.rows.times[1], self.left, mine, operator, nulls_last=is_later)
+
+    def _test_of_left(self, store: OrderedStore, mine: str, operator: str) -> np.ndarray:
+        """The test of a column of the left, in a store of its rows or of the node's own, by a row of the right."""
+        column = mine if store is self.left else self._own_names[mine]
+        is_later = operator in ("<", "<=")
+        return store.test(column, self.right, self.rows.times[1], MIRRORED[operator], nulls_last=is_later)
 
     def _take_steps(self) -> int:
         return sum(store.take_steps() for store in (self.left, self.right, self.own))
+
+
+class ExtremeRowsNode(NearestRowsNode):
+    """The extreme value of the right's rows within a range of each row of the left; see `Node`.
+
+    The right is sorted by time, and subtrees know their extreme value: a row of the left finds its own in O(log N). The
+    left is sorted by one bound, and subtrees know the extreme of the other: a changed row of the right lists the rows
+    whose ranges have it, O(log N) for each.
+    """
+
+    rows: ExtremeRows
+
+    def _open_right(self, relation: Relation, keys: Sequence[str]) -> OrderedStore:
+        extreme = (self.rows.shown[0], self.rows.greatest)
+        return OrderedStore(relation, keys, [(self.rows.times[1], 0)], self.name, extreme)
+
+    def _extreme_of_left(self) -> tuple[str, bool] | None:
+        return next(((mine, operator in (">", ">=")) for mine, operator in self.rows.second), None)
+
+    def _reached(self, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys = theirs[:, self.right.key_places]
+        beside = [self._test_of_left(store, *one) for store in (self.left, self.own) for one in self.rows.second]
+        mine, own = beside or (None, None)
+        return (
+            self.left.ranges(keys, theirs, self._by_right, beside=mine),
+            self.own.ranges(keys, theirs, self._own_by_right, beside=own),
+        )
+
+    def _partners(self, asking: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        bounds = {operator[0]: self._test_of_right(mine, operator) for mine, operator in self.rows.compared}
+        keys = asking[:, self.left.key_places]
+        partners = self.right.extremes(keys, asking, bounds.get("<"), bounds.get(">"))
+        found = partners[partners != 0]
+        return found, np.ones(len(found), np.int64), (partners != 0).astype(np.int64)
 
 
 def _each(addresses: Sequence[np.ndarray]) -> np.ndarray:

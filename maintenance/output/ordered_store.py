@@ -16,7 +16,7 @@ from sqlfront.maintenance.output.group_store import GroupStore
 from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import nearest
+from sqlfront.storage.kernels.tables import nearest, range_extremes
 from sqlfront.storage.stores.ordered_rows import OrderedRows
 from sqlfront.storage.stores.row_addresses import find_rows
 
@@ -31,8 +31,15 @@ class OrderedStore(GroupStore):
     Rows that ask come row after row.
     """
 
-    def __init__(self, relation: Relation, keys: Sequence[str], order: Sequence[tuple[str, int]], user: str) -> None:
-        super().__init__(relation, [keys], user, order)
+    def __init__(
+        self,
+        relation: Relation,
+        keys: Sequence[str],
+        order: Sequence[tuple[str, int]],
+        user: str,
+        extreme: tuple[str, bool] | None = None,
+    ) -> None:
+        super().__init__(relation, [keys], user, order, extreme=extreme)
         self._keys, self._time = keys, order[0][0]
 
     @property
@@ -46,12 +53,12 @@ class OrderedStore(GroupStore):
         self._scratch[at.STEPS] = 0
         return steps
 
-    def test(self, asking: OrderedStore, operator: str, *, nulls_last: bool) -> np.ndarray:
-        """The test of a member by a row of `asking`, whose time stands left of the operator and the member's right of
-        it."""
+    def test(self, column: str, asking: OrderedStore, asked: str, operator: str, *, nulls_last: bool) -> np.ndarray:
+        """The test of a member's column by a column of a row of `asking`, which stands left of the operator."""
         flags = at.ORDER_NULLS_LAST if nulls_last else 0
-        places = [(place, kind + flags, operand) for place, kind, operand in order_places(self._codec(self._time), 0)]
-        return np.array(WordTest(PASSING[operator], asking.time_place, self.time_place, places).words(), np.int64)
+        places = [(place, kind + flags, operand) for place, kind, operand in order_places(self._codec(column), 0)]
+        theirs, mine = asking.places_of(asked)[0], self.places_of(column)[0]
+        return np.array(WordTest(PASSING[operator], theirs, mine, places).words(), np.int64)
 
     @property
     def time_place(self) -> int:
@@ -108,14 +115,33 @@ class OrderedStore(GroupStore):
 
         return _listed(listed)
 
-    def ranges(self, keys: np.ndarray, rows: np.ndarray, test: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """The addresses of the members that pass a row's test and not that of the row at its end (0: there is none)."""
-        groups = self.groups(keys)
+    def extremes(
+        self, keys: np.ndarray, rows: np.ndarray, lower: np.ndarray | None, upper: np.ndarray | None
+    ) -> np.ndarray:
+        """The addresses of the members with the extreme value within each row's bounds, 0 where there is none."""
+        groups, out = self.groups(keys), np.empty(len(rows), np.int64)
+        range_extremes.extremes(
+            self.store.table.address, self._group.address, groups.ctypes.data, rows.ctypes.data, len(rows),
+            rows.shape[1], _address(lower), _address(upper), self._scratch.ctypes.data, out.ctypes.data,
+        )  # fmt: skip
+        return out
+
+    def ranges(
+        self,
+        keys: np.ndarray,
+        rows: np.ndarray,
+        test: np.ndarray,
+        ends: np.ndarray | None = None,
+        beside: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The addresses of the members that pass a row's test and not that of the row at its end (0: there is none).
+        With a test `beside`, of the column of extremes, those that pass it too."""
+        groups, ends = self.groups(keys), np.zeros(len(rows), np.int64) if ends is None else ends
 
         def listed(out: int) -> int:
             found: int = nearest.ranges(
                 self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data,
-                rows.ctypes.data, len(rows), rows.shape[1], test.ctypes.data, ends.ctypes.data,
+                rows.ctypes.data, len(rows), rows.shape[1], test.ctypes.data, ends.ctypes.data, _address(beside),
                 self._scratch.ctypes.data, out,
             )  # fmt: skip
             return found
@@ -125,6 +151,10 @@ class OrderedStore(GroupStore):
     @property
     def _group(self) -> Table:
         return self.store.table.groups[self.index_number()]
+
+
+def _address(test: np.ndarray | None) -> int:
+    return 0 if test is None else test.ctypes.data
 
 
 def _listed(into: Callable[[int], int]) -> np.ndarray:

@@ -41,6 +41,7 @@ BLOCK_ROWS = Quantity("rows", "rows")
 TOUCHED_ROWS = Quantity("rows of the touched groups", "rows of the touched groups")
 FRAME_ROWS = Quantity("rows of the frames around the row", "rows of a block's frames")
 TOUCHED_ISLANDS = Quantity("rows of the touched islands", "rows of the touched islands")
+RANGES_MET = Quantity("rows whose ranges have the row", "rows of a block whose ranges have the row")
 LATER_ISLANDS = Quantity("later islands of the partition", "later islands of the partition")
 SORTED_ROWS = Quantity("rows log rows", "rows log rows", positive=True)
 

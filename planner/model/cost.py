@@ -15,6 +15,7 @@ from sqlfront.planner.model.bound import (
     LATER_ISLANDS,
     LINEAR_BOUND,
     LOGARITHMIC_BOUND,
+    RANGES_MET,
     RESULT,
     RESULT_CHANGE,
     SORTED_ROWS,
@@ -119,6 +120,9 @@ moves."""
 
 NEAREST = replace(RANGES, update=LOGARITHMIC_BOUND.plus(RESULT_CHANGE))
 """An as-of join over two sides in order: look-ups in a search tree, and the rows whose nearest row changes."""
+
+EXTREMES = replace(RANGES, update=replace(LOGARITHMIC_BOUND, terms=(Term(RANGES_MET, logs=1),)))
+"""Extremes within ranges of sides in order: a search along subtree extremes for each row whose range has the row."""
 
 ISLANDS = replace(RANGES, update=LOGARITHMIC_BOUND.plus(TOUCHED_ISLANDS))
 """Islands of rows in order: look-ups in search trees, and the rows of the islands that a change touches."""

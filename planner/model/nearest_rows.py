@@ -1,4 +1,5 @@
-"""The rows of an as-of join as plan data: each row of one relation with the nearest row of another."""
+"""The rows of an as-of join as plan data: each row of a relation with the nearest rows of another, or with the extreme
+value within a range of it."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from sqlfront.planner.model.bound import RESULT_CHANGE, Bound, Term
 from sqlfront.planner.model.computed_rows import OneShard
-from sqlfront.planner.model.cost import NEAREST, Cost
+from sqlfront.planner.model.cost import EXTREMES, NEAREST, Cost
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,6 @@ class NearestRows:
     count: int = 1
 
     @property
-    def mirrored(self) -> str:
-        """The operator of the right's time and the left's."""
-        return _MIRRORED[self.operator]
-
-    @property
     def label(self) -> str:
         several = f" with {self.count} rows" if self.count > 1 else ""
         return ("ASOF LEFT JOIN" if self.outer else "ASOF JOIN") + several
@@ -48,6 +44,11 @@ class NearestRows:
     def block(self) -> str:
         """The rows as a block of a view's cost."""
         return f"the rows of the {self.label}"
+
+    @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """The column of the left that is compared with the right's time, and the operator."""
+        return ((self.times[0], self.operator),)
 
     @property
     def nearest(self) -> str:
@@ -96,3 +97,40 @@ class NearestRows:
 
     def under(self, settings: tuple[tuple[str, str], ...]) -> NearestRows:
         return self
+
+
+@dataclass(frozen=True)
+class ExtremeRows(NearestRows):
+    """Rows of the relation `left`, each with the least value of the one column of `right` that is `shown`, or its
+    greatest, among the rows with equal `keys` whose time meets the comparison with the left's time and, if there are
+    `second` ones, that with these.
+
+    NULL is the value where all partners have NULL. `second` are a column of the left and its operator.
+    """
+
+    second: tuple[tuple[str, str], ...] = ()
+    greatest: bool = False
+
+    @property
+    def label(self) -> str:
+        return "MAX within ranges" if self.greatest else "MIN within ranges"
+
+    @property
+    def nearest(self) -> str:
+        return "greatest value" if self.greatest else "least value"
+
+    @property
+    def cost(self) -> Cost:
+        return EXTREMES
+
+    @property
+    def note(self) -> str:
+        return (
+            f"{self.label}: both sides are kept in order, with extremes of subtrees; a row of the left looks its value "
+            "up, a row of the right lists the rows of the left in whose ranges it is"
+        )
+
+    @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """The columns of the left that are compared with the right's time, with their operators."""
+        return ((self.times[0], self.operator), *self.second)

@@ -28,7 +28,7 @@ from sqlfront.planner.algebra.scalars import (
     truth,
 )
 from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, Made, Map, Sort, Term
-from sqlfront.planner.model.nearest_rows import NearestRows
+from sqlfront.planner.model.nearest_rows import ExtremeRows, NearestRows
 from sqlfront.storage.codecs.order import is_orderable
 
 if TYPE_CHECKING:
@@ -49,36 +49,44 @@ class _Nearest:
         self._term, self._blocks, self._is_outer = term, blocks, term.kind == "as-of left"
         left, right = _Side(term.left, blocks), _Side(term.right, blocks)
         sides = sides_of(term.condition, term.left.columns, term.right.columns)
-        *others, nearest = sides.both
-        if others:
+        if len(sides.both) > 1 and not term.order:
             raise self._refused("its condition over both sides is no equality of an expression of each")
-        self._operator, mine, theirs = _oriented(nearest, frozenset(term.left.columns))
+        compared = [_oriented(one, frozenset(term.left.columns)) for one in sides.both]
+        self._operator, _, theirs = compared[0]
+        self._is_nearest = not term.order or (
+            len(compared) == 1
+            and term.order[0] == replace(term.order[0], value=theirs, descending=self._operator in (">", ">="))
+        )
         self._pairs = list(sides.pairs)
         if self._is_outer:  # A row that fails a condition of its own has no partner.
             self._pairs += [Pair(truth(one), TRUE) for one in sides.left]
         else:
             left.conditions += sides.left
-        compared = [pair.theirs for pair in sides.pairs if not pair.nulls]
-        right.conditions += [*sides.right, *(Not(IsNull(value)) for value in (*compared, theirs))]
+        equated = [pair.theirs for pair in sides.pairs if not pair.nulls]
+        right.conditions += [*sides.right, *(Not(IsNull(value)) for value in (*equated, theirs))]
         self._keys = [self._columns(pair, left, right) for pair in self._pairs]
-        self._times = self._columns(Pair(mine, theirs), left, right)
+        times = [self._columns(Pair(mine, theirs), left, right) for _, mine, theirs in compared]
+        self._times, self._time = times[0], times[0][1]
+        self._bounds = [(mine, operator) for (mine, _), (operator, _, _) in zip(times, compared, strict=True)]
         ties = {right.column(one.value, one.value.type): one for one in term.order[1:]}
-        self._ties = {column: one for column, one in ties.items() if column != self._times[1]}
+        self._ties = {column: one for column, one in ties.items() if column != self._time}
         self._left, self._right = left.rows(), right.rows()
-        for column in (self._times[0], *self._right.columns):
+        for column in (*(mine for mine, _ in self._bounds), *self._right.columns):
             if not is_orderable(column.type):
                 raise self._refused(f"values of {column.name}, of type {column.type}, have no order here")
 
     def completed(self) -> Term:
         """The join with an order of the right side that leaves nothing open."""
-        term, time = self._term, self._times[1]
+        term, time = self._term, self._time
         ties = [replace(one, value=Ref(column)) for column, one in self._ties.items()]
         ties += [Sort(Ref(column)) for column in self._right.columns if column not in self._ties]
         keys = zip(self._pairs, self._keys, strict=True)
         same = [Compare(pair.operator, Ref(mine), Ref(theirs)) for pair, (mine, theirs) in keys]
-        condition = conjunction([*same, Compare(self._operator, Ref(self._times[0]), Ref(self._times[1]))])
-        if term.count > 1:
-            order = (Sort(Ref(time), descending=self._operator in (">", ">=")), *ties)
+        bounds = [Compare(operator, Ref(mine), Ref(time)) for mine, operator in self._bounds]
+        condition = conjunction([*same, *bounds])
+        if term.count > 1 or not self._is_nearest:
+            nearest = Sort(Ref(time), descending=self._operator in (">", ">="))
+            order = (nearest, *ties) if self._is_nearest else term.order
             joined = Join(term.kind, self._left, self._right, condition, order=order, count=term.count)
         else:
             first = Distinct(self._right, (*(theirs for _, theirs in self._keys), time), tuple(ties))
@@ -92,7 +100,8 @@ class _Nearest:
         for side, table in ((self._left, left), (self._right, right)):
             named = zip(side.columns, blocks.definitions[table].columns, strict=True)
             names |= {column: name for column, (name, _) in named}
-        columns = (*self._left.columns, *self._term.right.columns)
+        shown = self._term.right.columns if self._is_nearest else columns_of(self._term.order[0].value)
+        columns = (*self._left.columns, *shown)
         rows = NearestRows(
             left,
             right,
@@ -100,11 +109,14 @@ class _Nearest:
             (names[self._times[0]], names[self._times[1]]),
             self._operator,
             tuple(zip(unique_names([one.name for one in columns]), (one.type for one in columns), strict=True)),
-            tuple(names[column] for column in self._term.right.columns),
+            tuple(names[column] for column in shown),
             self._is_outer,
             tuple((names[column], (one.descending, one.nulls_first)) for column, one in self._ties.items()),
             self._term.count,
         )
+        if not self._is_nearest:
+            second = tuple((names[mine], operator) for mine, operator in self._bounds[1:])
+            rows = ExtremeRows(**vars(rows), second=second, greatest=self._term.order[0].descending)
         table = blocks.add_view(rows)
         blocks.shared[table] = table
         return Common(table, self._term, columns)

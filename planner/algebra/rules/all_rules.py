@@ -11,6 +11,7 @@ from sqlfront.planner.algebra.rules.drop_orders import drop_orders
 from sqlfront.planner.algebra.rules.inline_common import inline_common
 from sqlfront.planner.algebra.rules.inline_maps import inline_maps
 from sqlfront.planner.algebra.rules.left_to_anti import turn_left_into_anti
+from sqlfront.planner.algebra.rules.nearest_extremes import turn_extremes_into_nearest
 from sqlfront.planner.algebra.rules.nearest_first_rows import turn_first_rows_into_nearest
 from sqlfront.planner.algebra.rules.outer_to_inner import turn_outer_into_inner
 from sqlfront.planner.algebra.rules.prune_columns import prune_columns
@@ -38,6 +39,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     turn_outer_into_inner,
     turn_left_into_anti,
     turn_first_rows_into_nearest,
+    turn_extremes_into_nearest,
     turn_row_numbers_into_islands,
     remove_distinct,
     prune_columns,
@@ -50,6 +52,7 @@ WITH_FACTS: tuple[FactRule, ...] = (
     turn_outer_into_inner,
     turn_left_into_anti,
     turn_first_rows_into_nearest,
+    turn_extremes_into_nearest,
     turn_row_numbers_into_islands,
     remove_distinct,
     remove_joins,

@@ -29,6 +29,9 @@ from sqlfront.planner.algebra.scalars import (
 )
 from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Sort, Term, inputs_of
 
+Oriented = tuple[Operator, Scalar, Scalar]
+"""An inequality, with the side of the left first."""
+
 
 def turn_first_rows_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
     """A term with as-of joins for the first rows of groups that these are."""
@@ -91,7 +94,7 @@ def _nearest(
     sides = sides_of(condition, left.columns, right.columns)
     if not is_row or len(columns) < len(set(partition)) or len(sides.both) != 1 or sides.left or sides.right:
         return None
-    compared = _oriented(sides.both[0], theirs)
+    compared = oriented(sides.both[0], theirs)
     by = [one for one in order if columns_of(one.value) & theirs]
     if compared is None or not by or not all(columns_of(one.value) <= theirs for one in by):
         return None
@@ -102,7 +105,7 @@ def _nearest(
     return Join("as-of", left, right, conjunction([*same, Compare(operator, mine, time)]), order=tuple(by))
 
 
-def _oriented(one: Scalar, right: frozenset[Column]) -> tuple[Operator, Scalar, Scalar] | None:
+def oriented(one: Scalar, right: frozenset[Column]) -> Oriented | None:
     """An inequality of the left side and a column of the right one; None for any other condition."""
     if not isinstance(one, Compare) or one.operator not in ("<", "<=", ">", ">="):
         return None

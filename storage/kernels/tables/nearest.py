@@ -12,7 +12,7 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import LINKS, ORDER, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.extreme_search import within
+from sqlfront.storage.kernels.tables.extreme_search import passing_from, within
 from sqlfront.storage.kernels.tables.range_scan import first_passing
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 
@@ -110,15 +110,18 @@ def members_at(table, index, group, groups, rows, count, width, scratch, out):
     return made
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
-def ranges(table, index, group, groups, rows, count, width, test, ends, scratch, out):
-    """The addresses of the members that pass a row's test and fail that of the row at ends[i] (0: all fail it). Returns
-    how many there are."""
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
+def ranges(table, index, group, groups, rows, count, width, test, ends, beside, scratch, out):
+    """The addresses of the members that pass a row's test and fail that of the row at ends[i] (0: all fail it). Those
+    that fail its test `beside` (0: none), of the column whose extremes subtrees know, are left out. Returns how many
+    there are."""
     after = 2 * (load(table, LINKS) + 2 * index)
     made = 0
     for i in range(count):
-        root = root_of(group, load(groups, i))
-        member = first_passing(table, scratch, root, test, rows + i * width * 8)
+        row = rows + i * width * 8
+        member = first_passing(table, scratch, root_of(group, load(groups, i)), test, row)
+        if beside != 0:
+            member = passing_from(table, index, scratch, member, beside, row)
         while member != 0:
             address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
             if load(ends, i) != 0 and within(test, load(ends, i), address):
@@ -127,5 +130,7 @@ def ranges(table, index, group, groups, rows, count, width, test, ends, scratch,
                 store(out, made, address)
             made += 1
             member = load32(address, after)
+            if beside != 0:
+                member = passing_from(table, index, scratch, member, beside, row)
     store(scratch, STEPS, load(scratch, STEPS) + count + made)
     return made

@@ -23,7 +23,7 @@ from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.computed_rows import ComputedRows, TemporalRows, TimeBound, TouchedGroups
 from sqlfront.planner.model.island_rows import IslandRows
-from sqlfront.planner.model.nearest_rows import NearestRows
+from sqlfront.planner.model.nearest_rows import ExtremeRows, NearestRows
 from sqlfront.planner.model.window_functions import OrderItem
 from tests.maintenance.output.naive_node import NaiveNode, NaiveRows
 
@@ -149,6 +149,16 @@ GROUPS: dict[str, ComputedRows] = {
         outer=True,
         ties=(("b", (True, True)),),
         count=3,
+    ),
+    "the least value within a range": ExtremeRows(
+        "main.r",
+        "main.u",
+        (),
+        ("a", "b"),
+        "<",
+        (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("m", "BIGINT")),
+        ("c",),
+        second=(("b", ">"),),
     ),
 }
 

@@ -541,6 +541,32 @@ def next_of_distinct() -> Term:
     return Filter(window, compare(col(window, "n"), "<=", number(1)))
 
 
+def range_of_each_order() -> Term:
+    """Extremes of the partners within a range, which are NULL where all are, and their number, by a key."""
+    q = Query()
+    orders, s = q.scan("orders"), q.scan("s", prefix="s_")
+    bounds = compare(col(s, "s_c"), ">=", col(orders, "price")), compare(col(s, "s_c"), "<", col(orders, "customer"))
+    joined = Join("inner", orders, s, both(*bounds))
+    made = (
+        q.one("least", "min({before}{0})", col(s, "s_b"), type="INTEGER"),
+        q.one("greatest", "max({before}{0})", col(s, "s_b"), type="INTEGER"),
+        q.one("n", "count(*)"),
+    )
+    return Aggregate(joined, cols(orders, "id"), made)
+
+
+def latest_of_each_pair() -> Term:
+    """max and arg_max by the compared column: arg_max is over the values that are not NULL."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    joined = Join("inner", s, r, both(eq(col(s, "s_b"), col(r, "a")), compare(col(r, "b"), ">", col(s, "s_c"))))
+    made = (
+        q.one("latest", "max({before}{0})", col(s, "s_c"), type="INTEGER"),
+        q.one("value", "arg_max({before}{0}, {1})", col(s, "s_b"), col(s, "s_c"), type="INTEGER"),
+    )
+    return Aggregate(joined, cols(r, "a b"), made)
+
+
 def values_in_a_row() -> Term:
     """Each value of r once: the first and the number of values in a row."""
     q = Query()
@@ -592,6 +618,7 @@ EXAMPLES = {
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "turn_left_into_anti": (missing_alone, null_or_missing),
     "turn_first_rows_into_nearest": (nearest_price, next_of_distinct),
+    "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair),
     "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),
     "remove_distinct": (distinct_key, distinct_right),
     "prune_columns": (unread_columns, countdown, unread_shared),

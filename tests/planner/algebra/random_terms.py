@@ -183,8 +183,8 @@ class RandomTerms:
             return self._equal_parts(left) if not outer else self._by_key(left, kind)
         if self.random.random() < 0.15:
             return self._by_key(left, kind)
-        if self._rare.random() < 0.1:
-            return self._nearest(left)
+        if self._rare.random() < 0.35:
+            return self._rare.choice((self._extremes, self._nearest))(left)
         dependent = kind != "full" and self.random.random() < self._dependent
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
@@ -253,6 +253,22 @@ class RandomTerms:
         order = (Sort(time, descending=operator in (">", ">=")), *map(Sort, map(Ref, right.columns)))
         first = Windowed(self.column("BIGINT"), "row_number()", (), tuple(map(Ref, left.columns)), order)
         return Filter(Window(joined, (first,)), Compare("=", Ref(first.column), Constant("1", "BIGINT")))
+
+    def _extremes(self, left: Term) -> Term:
+        """Each distinct row with extremes of its partners within a range."""
+        left, right = Distinct(left), self._scan()
+        time, value = Ref(right.columns[-1]), Ref(right.columns[0])
+        mine = Ref(self._rare.choice(left.columns))
+        bounds: list[Scalar] = [Compare(">=", time, mine)]
+        if self._rare.random() < 0.5:
+            alike = [column for column in left.columns if column.type == mine.type]
+            bounds.append(Compare("<", time, Ref(self._rare.choice(alike))))
+        made = [Aggregated(self.column(value.type), f"{name}({{before}}{{0}})", (value,)) for name in ("min", "max")]
+        made.append(Aggregated(self.column("BIGINT"), "count({before}*)"))
+        kind: JoinKind = self._rare.choice(("inner", "left"))
+        return Aggregate(
+            Join(kind, left, right, conjunction(bounds)), left.columns, tuple(made[self._rare.choice((0, 1)) :])
+        )
 
     def _new(self, term: Term) -> NewColumns:
         new = NewColumns(term, Values((Column(self._number, "", ""),), ()))

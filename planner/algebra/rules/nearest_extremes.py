@@ -1,0 +1,196 @@
+"""Extremes of groups of an inequality join become as-of joins, where each group is one row of a side.
+
+`SELECT r.id, arg_max(s.x, s.t) FROM r JOIN s ON s.k = r.k AND s.t <= r.t GROUP BY r.id` with a key r.id asks for the
+nearest row. `min(s.x)` and `max(s.x)`, also under `s.t BETWEEN r.a AND r.b`, ask for the first row by x of a range.
+Other aggregates of the groups are computed apart and joined by the group. The pairs need not be kept: O(N) rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlfront.planner.algebra.clock import BETWEEN
+from sqlfront.planner.algebra.join_sides import Copies, Copy, Sides, sides_of
+from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, passed, projected, rewrite
+from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of, never_null
+from sqlfront.planner.algebra.rules.nearest_first_rows import Oriented, oriented
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Call,
+    Column,
+    Compare,
+    IsNull,
+    Not,
+    Ref,
+    Scalar,
+    columns_of,
+    conjunction,
+    function_name,
+)
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Distinct,
+    Filter,
+    Join,
+    JoinKind,
+    Made,
+    Map,
+    Sort,
+    Term,
+)
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "FLOAT", "DOUBLE")
+_ORDERED = (*_NUMBERS, *(f"U{one}" for one in _NUMBERS[:5]), "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+"""Types whose values subtrees know extremes of."""
+_EXTREMES = {
+    **{name: (name == "max", 1) for name in ("min", "max")},
+    **dict.fromkeys(("arg_min", "argmin", "min_by"), (False, 2)),
+    **dict.fromkeys(("arg_max", "argmax", "max_by"), (True, 2)),
+}
+"""Whether the greatest value is asked for, and the number of arguments."""
+
+
+def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
+    """A term with as-of joins for the extremes of groups that are rows of a side."""
+    new = NewColumns(term)
+
+    def change(part: Term) -> Term:
+        join = part.input if isinstance(part, Aggregate) and part.groups and part.sets is None else None
+        if not isinstance(part, Aggregate) or not isinstance(join, Join) or join.dependent:
+            return part
+        sides = {"inner": ((join.left, join.right), (join.right, join.left)), "left": ((join.left, join.right),)}
+        turned = (_turned(part, join, left, right, facts, new) for left, right in sides.get(join.kind, ()))
+        return next((one for one in turned if one is not None), part)
+
+    return rewrite(term, change)
+
+
+@dataclass(frozen=True)
+class _Extreme:
+    """An aggregate as the first of the right's rows in an order: `value` is its value there. `test`: of the rows that
+    meet it alone."""
+
+    column: Column
+    value: Scalar
+    order: tuple[Sort, ...]
+    test: Scalar
+
+
+def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, new: NewColumns) -> Term | None:
+    """The groups as rows of the left with their extremes; None if they are no such rows, or there is no extreme."""
+    sides = sides_of(join.condition, left.columns, right.columns)
+    compared = _compared(sides, right)
+    rows = _rows_of(term.groups, left, sides, facts)
+    if compared is None or rows is None:
+        return None
+    aligned = compared[0] if len(compared) == 1 else None
+    extremes = [one for one in (_extreme(each, right, aligned, facts) for each in term.aggregates) if one is not None]
+    if not extremes:
+        return None
+    found = _Joined(rows, right, join, sides, compared, Copies(new))
+    made = {one.column: found.add(one) for one in extremes}
+    others = tuple(one for one in term.aggregates if one.column not in made)
+    groups = Map(found.rows(), (*passed(term.groups), *(Made(column, value) for column, value in made.items())))
+    if not others:
+        return projected(groups, term.columns)
+    beside, columns = copied(Aggregate(join, term.groups, others), new)
+    same = [Compare("IS NOT DISTINCT FROM", Ref(one), Ref(columns[one])) for one in term.groups]
+    both = Join("inner", groups, beside, conjunction(same))
+    renamed = {one.column: columns[one.column] for one in others}
+    return Map(both, tuple(Made(column, Ref(renamed.get(column, column))) for column in term.columns))
+
+
+def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
+    """The one or two inequalities of a join, if they bound one column of the right from one side each."""
+    found = [oriented(one, frozenset(right.columns)) for both in sides.both for one in _bounds_of(both)]
+    if sides.left or sides.right or not found or len(found) > 2 or None in found:
+        return None
+    compared = [one for one in found if one is not None]
+    operators = {operator[0] for operator, _, _ in compared}
+    kinds = {(mine.type, theirs) for _, mine, theirs in compared}
+    types = _ORDERED if len(compared) > 1 else (*_ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
+    is_range = len(operators) == len(compared) and len(kinds) == 1
+    return compared if is_range and _family(compared[0][2]) in types else None
+
+
+def _bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
+    """BETWEEN of one type as two comparisons; any other condition as it is."""
+    if not isinstance(condition, Call) or condition.form != BETWEEN:
+        return (condition,)
+    value, low, high = condition.arguments
+    is_exact = value.type == low.type == high.type
+    return (Compare(">=", value, low), Compare("<=", value, high)) if is_exact else (condition,)
+
+
+def _family(value: Scalar) -> str:
+    return value.type.partition("(")[0]
+
+
+def _rows_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -> Term | None:
+    """Rows of the left, one for each group; None if a group has several that have other partners."""
+    if not set(groups) <= set(left.columns):
+        return None
+    if any(key <= set(groups) for key in keys_of(left, facts)):
+        return left
+    read = columns_of(*sides.both, *(pair.mine for pair in sides.pairs)) & frozenset(left.columns)
+    return Distinct(projected(left, groups)) if read <= set(groups) else None
+
+
+def _extreme(one: Aggregated, right: Term, aligned: Oriented | None, facts: Facts) -> _Extreme | None:
+    """An aggregate as the first of the right's rows in an order; None if it is none, or no search has that order."""
+    descending, arguments = _EXTREMES.get(function_name(one.form), (False, 0))
+    read = columns_of(*one.arguments)
+    if one.distinct or one.order or not read or not read | columns_of(one.filter) <= frozenset(right.columns):
+        return None
+    if len(one.arguments) != arguments or not all(_family(each) in (*_ORDERED, "VARCHAR") for each in one.arguments):
+        return None
+    value, *by = one.arguments
+    order = (*by, value)
+    is_nearest = aligned is not None and order[0] == aligned[2] and descending == (aligned[0] in (">", ">="))
+    if not is_nearest and (by or _family(value) not in _ORDERED):
+        return None
+    present = [Not(IsNull(value))] if by and not columns_of(value) <= never_null(right, facts) else []
+    sorts = tuple(Sort(item, descending) for item in order)
+    return _Extreme(one.column, value, sorts, conjunction([one.filter, *present]))
+
+
+class _Joined:
+    """Rows with their first partners in several orders."""
+
+    def __init__(
+        self, rows: Term, right: Term, join: Join, sides: Sides, compared: Sequence[Oriented], copies: Copies
+    ) -> None:
+        self._rows, self._right, self._sides, self._compared, self._copies = rows, right, sides, compared, copies
+        self._is_outer, self._is_sure = join.kind == "left", join.kind == "left"
+
+    def add(self, one: _Extreme) -> Scalar:
+        """The value of an extreme in the rows, which then have it."""
+        copy = self._copies.copy(self._right)
+        value, new = copy.over(one.value), self._copies.new
+        rows = Filter(copy.term, copy.over(one.test)) if one.test != TRUE else copy.term
+        if not isinstance(value, Ref):
+            made = Made(new.column("value", value.type), value)
+            rows, value = extended(rows, (made,)), Ref(made.column)
+        order = [replace(item, value=copy.over(item.value)) for item in one.order[:-1]]
+        self._join(copy, rows, [*order, replace(one.order[-1], value=value)], is_sure=one.test == TRUE)
+        return value
+
+    def rows(self) -> Term:
+        """The rows: of an inner join those alone that have a partner."""
+        if not self._is_sure:
+            copy = self._copies.copy(self._right)
+            operator, _, time = self._compared[0]
+            self._join(copy, copy.term, [Sort(copy.over(time), operator in (">", ">="))], is_sure=True)
+        return self._rows
+
+    def _join(self, copy: Copy, right: Term, order: Sequence[Sort], *, is_sure: bool) -> None:
+        pairs = (Compare(pair.operator, pair.mine, copy.over(pair.theirs)) for pair in self._sides.pairs)
+        bounds = (Compare(operator, mine, copy.over(theirs)) for operator, mine, theirs in self._compared)
+        is_outer = self._is_outer or not is_sure
+        self._is_sure |= is_sure
+        kind: JoinKind = "as-of left" if is_outer else "as-of"
+        found = Join(kind, self._rows, right, conjunction([*pairs, *bounds]), order=tuple(order))
+        shown = [item.value.column for item in order[-1:] if isinstance(item.value, Ref)]
+        self._rows = projected(found, (*self._rows.columns, *shown))

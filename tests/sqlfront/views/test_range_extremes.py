@@ -1,0 +1,140 @@
+"""MIN and MAX over the rows within a range of each row: equal to their queries, of any type, in O(N) entries."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.output.nearest_node import ExtremeRowsNode
+from tests.definition_oracle import same_bag
+from tests.slices import parts
+
+VALUES = {
+    "INTEGER": ("0", "1", "2", "3", "4"),
+    "DOUBLE": ("0", "-0.0", "1.5", "'nan'", "'inf'", "'-inf'"),
+    "FLOAT": ("0", "1.5", "'nan'", "'-inf'", "2"),
+    "DECIMAL(9, 2)": ("0", "1.25", "2", "-1"),
+    "DATE": ("'2026-01-01'", "'2026-01-02'", "'2026-01-03'", "'2026-01-04'"),
+    "BIGINT": ("0", "1", "-9223372036854775808", "9223372036854775807"),
+    "HUGEINT": ("0", "-5", "170141183460469231731687303715884105727", "-170141183460469231731687303715884105727"),
+}
+RANGES = (
+    "s.t BETWEEN r.a AND r.b", "s.t > r.a AND r.b > s.t", "r.a <= s.t AND s.t < r.b", "s.t <= r.a", "s.t > r.b",
+    "s.k = r.k AND s.t BETWEEN r.a AND r.b", "s.k IS NOT DISTINCT FROM r.k AND s.t >= r.b",
+)  # fmt: skip
+AGGREGATES = (
+    "min(s.x)", "max(s.x)", "min(s.t)", "max(s.t)", "max(s.x) FILTER (WHERE s.y > 2)", "min(s.y + s.k)", "count(*)",
+    "sum(s.y)", "count(DISTINCT s.y)",
+)  # fmt: skip
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    yield connection
+    connection.close()
+
+
+class Tables:
+    """Two tables with values of two types, and random changes of them."""
+
+    def __init__(self, con: sqlfront.Connection, rng: random.Random) -> None:
+        self._con, self._rng, self._ids = con, rng, iter(range(10**6))
+        self.time, self.value = rng.choice([*VALUES]), rng.choice([*VALUES])
+        con.execute(f"CREATE TABLE r (id INTEGER PRIMARY KEY, k INTEGER, a {self.time}, b {self.time})")
+        con.execute(f"CREATE TABLE s (k INTEGER, t {self.time}, x {self.value}, y INTEGER NOT NULL)")
+
+    def change(self) -> None:
+        rng, con, kind = self._rng, self._con, self._rng.random()
+        if kind < 0.3:
+            con.execute(f"INSERT INTO r VALUES ({next(self._ids)}, {self._key()}, {self._time()}, {self._time()})")
+        elif kind < 0.65:
+            con.execute(f"INSERT INTO s VALUES {', '.join([self._row()] * rng.choice((1, 2)) + [self._row()])}")
+        elif kind < 0.75:
+            con.execute(f"DELETE FROM r WHERE a IS NOT DISTINCT FROM {self._time()}")
+        elif kind < 0.85:
+            con.execute(f"DELETE FROM s WHERE x IS NOT DISTINCT FROM {self._one_of(self.value)}")
+        elif kind < 0.95:
+            con.execute("BEGIN")
+            con.execute(f"UPDATE s SET x = {self._one_of(self.value)} WHERE y = {rng.randint(0, 5)}")
+            con.execute(f"UPDATE r SET a = {self._time()} WHERE k = 1")
+            con.execute(f"INSERT INTO s VALUES {self._row()}")
+            con.execute(rng.choice(("COMMIT", "ROLLBACK")))
+        else:
+            con.execute(f"DELETE FROM {rng.choice('rs')}")
+
+    def _row(self) -> str:
+        return f"({self._key()}, {self._time()}, {self._one_of(self.value)}, {self._rng.randint(0, 5)})"
+
+    def _key(self) -> str:
+        return self._rng.choice(("NULL", "0", "1"))
+
+    def _time(self) -> str:
+        return self._one_of(self.time)
+
+    def _one_of(self, type_: str) -> str:
+        return self._rng.choice(("NULL", *VALUES[type_]))
+
+
+@pytest.mark.parametrize("seed", parts(30))
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    tables = Tables(con, rng)
+    for _ in range(12):
+        tables.change()
+    queries = {}
+    for number in range(3):
+        made = [rng.choice(AGGREGATES[:5]), *rng.sample(AGGREGATES, rng.choice((0, 0, 1, 2)))]
+        groups = rng.choice(("r.id", "r.id, r.b", "r.k, r.a, r.b"))
+        shown = ", ".join(f"{one} AS g{place}" for place, one in enumerate(made))
+        join = f"FROM r {rng.choice(('', 'LEFT '))}JOIN s ON {rng.choice(RANGES)}"
+        queries[f"v{number}"] = f"SELECT {groups}, {shown} {join} GROUP BY {groups}"
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {queries[f'v{number}']}")
+    for _ in range(25 if seed else 12):
+        tables.change()
+        for name, query in queries.items():
+            assert same_bag(con.execute(f"FROM {name}").fetchall(), con.execute(query).fetchall()), query
+    for name, query in queries.items():
+        assert not con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall(), query
+
+
+def test_steps_are_logarithmic_and_no_pairs_are_kept() -> None:
+    """A range has a tenth of all rows. A changed row of either side takes O(log N), and so much for each range that has
+    it: here none, as its value lies outside of all."""
+    found = [_steps_and_entries(rows) for rows in (500, 4_000, 32_000)]
+    steps, entries = zip(*found, strict=True)
+    assert steps[2] - steps[1] < 80 and steps[2] < 2 * steps[0]
+    assert entries == (500 * 12, 4_000 * 12, 32_000 * 12)
+
+
+def _steps_and_entries(rows: int) -> tuple[int, int]:
+    """The most steps of one changed row, and the entries of all stores."""
+    con = sqlfront.connect()
+    con.execute(
+        "CREATE CHANGE TABLE r (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT); CREATE CHANGE TABLE s (t BIGINT, x BIGINT)"
+    )
+    numbers = np.arange(rows)
+    con.apply({"r": pa.table({"id": numbers, "a": numbers, "b": numbers + rows // 10})})
+    con.apply({"s": pa.table({"t": numbers, "x": (numbers * 7919) % rows})})
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT r.id, MIN(s.x) AS least, MAX(s.x) AS greatest "
+        "FROM r JOIN s ON s.t BETWEEN r.a AND r.b GROUP BY r.id"
+    )
+    engine = con.session.database.engine
+    assert sum(isinstance(node, ExtremeRowsNode) for node in engine.nodes.values()) == 2
+    entries = sum(store.table.live for relation in engine.relations.values() for store in relation.stores.values())
+    most = 0
+    for weight in (1, -1):
+        for time in (-5, 10 * rows):
+            change = pa.table({"t": [time], "x": [-1], "_weight": [weight]})
+            most = max(most, con.apply({"s": change}).steps["v"])
+        for first in (0, rows // 2, rows - 1):
+            change = pa.table({"id": [rows], "a": [first], "b": [first + rows // 10], "_weight": [weight]})
+            most = max(most, con.apply({"r": change}).steps["v"])
+    con.close()
+    return most, entries
