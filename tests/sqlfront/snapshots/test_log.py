@@ -91,12 +91,12 @@ WAYS: dict[str, Callable[[sqlfront.Connection], object]] = {
     "ROLLBACK": lambda con: con.execute("BEGIN; DELETE FROM t; FROM totals; ROLLBACK"),
     "change table": lambda con: con.execute("INSERT INTO k VALUES (50, 'one'); UPDATE k SET name = 'two' WHERE a = 5"),
     "rows that pass": lambda con: con.execute("INSERT INTO p VALUES ('one'), ('one')"),
-    "apply": lambda con: con.apply({"t": pa.table({"a": [4], "s": ["applied"], "f": [2.0], "_weight": [2]})}),
+    "another writer, not taken in": lambda con: con.session.database.cursor().execute("UPDATE t SET f = 9 WHERE a = 1"),
     "another writer, taken in": lambda con: (
         con.session.database.cursor().execute("INSERT INTO t VALUES (6, 'past', 1); DELETE FROM u WHERE a = 7"),
         con.execute("FROM totals").fetchall(),
     ),
-    "another writer, not taken in": lambda con: con.session.database.cursor().execute("UPDATE t SET f = 9 WHERE a = 1"),
+    "apply": lambda con: con.apply({"t": pa.table({"a": [4], "s": ["applied"], "f": [2.0], "_weight": [2]})}),
     "emptying": lambda con: con.execute("DELETE FROM t; DELETE FROM u; DELETE FROM k"),
     "one more": lambda con: con.execute("INSERT INTO t VALUES (1, 'last', 1)"),
 }
