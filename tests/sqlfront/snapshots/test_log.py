@@ -225,9 +225,10 @@ def test_a_record_that_is_not_whole_was_not_committed(con, path, tmp_path):
     left = killed(path, tmp_path)
     [log] = snapshot_file.folder_of(left).glob(f"*/{LOG}")
     log.write_bytes(log.read_bytes() + b"\x40\0\0\0\0\0\0\0half a record")
-    with sqlfront.connect(left) as other:
-        assert is_adopted(other)
-        check_same(con, other)
+    for _ in range(2):  # The file is closed with the state of the log, though nothing else has changed.
+        with sqlfront.connect(left) as other:
+            assert is_adopted(other)
+            assert rows(other, "totals") == rows(con, "totals")
 
 
 def test_a_log_that_grows_too_long_is_given_up(con, path, tmp_path, monkeypatch, caplog):
