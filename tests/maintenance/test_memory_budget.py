@@ -40,7 +40,11 @@ def test_a_large_epoch_is_refused_and_undone(con):
         assert con.execute("SELECT count(*) FROM t").fetchall() == rows
         assert memory(con) < before + 100_000
         check(con)
-    con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(1000, 2000) x(i)")
+    con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(1000, 10_000) x(i)")
+    before = memory(con)
+    with pytest.raises(sqlfront.OperationalError, match="sqlfront_memory"):
+        con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(10_000, 20_000) x(i)")
+    assert memory(con) <= 1.05 * before
     check(con)
 
 
@@ -54,7 +58,9 @@ def test_many_small_epochs_stop_at_the_budget_and_deletes_go_on(con):
     full = memory(con)
     assert full > 2_000_000
     check(con)
+    con.session.database.engine.memory_budget = 1_000_000
     con.execute("DELETE FROM t WHERE a % 10 < 9")
+    con.session.database.engine.memory_budget = 4_000_000
     con.execute("DELETE FROM t WHERE a < 100_000")
     assert memory(con) < full / 2
     con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(5000) x(i)")
