@@ -255,6 +255,7 @@ def test_a_log_that_cannot_be_written_fails_no_epoch(con, path, tmp_path, monkey
         patched.setattr(os, "write", full)
         con.execute("INSERT INTO t VALUES (1, 'full', 1)")
     con.execute("INSERT INTO t VALUES (1, 'after', 1)")
+    assert not con.session.database.logs[0].holds
     check(con)
     with sqlfront.connect(killed(path, tmp_path)) as other:
         assert not is_adopted(other)
