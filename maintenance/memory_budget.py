@@ -39,7 +39,7 @@ class MemoryBudget(Replanning):
     def check_memory(self, what: str, more: int = 0) -> None:
         """OperationalError if the state, with so many bytes more, takes more than its budget."""
         self._uncounted = 0
-        if (taken := self.memory() + more) > self.memory_budget:
+        if self.memory_budget < math.inf and (taken := self.memory() + more) > self.memory_budget:
             raise OperationalError(
                 f"{what} would let the views take {size_text(taken)} of memory",
                 why=f"sqlfront_memory is {size_text(self.memory_budget)}",
