@@ -59,6 +59,7 @@ def test_many_small_epochs_stop_at_the_budget_and_deletes_go_on(con):
     assert full > 2_000_000
     check(con)
     con.session.database.engine.memory_budget = 1_000_000
+    con.execute("DELETE FROM t WHERE a = 3")
     con.execute("DELETE FROM t WHERE a % 10 < 9")
     con.session.database.engine.memory_budget = 4_000_000
     con.execute("DELETE FROM t WHERE a < 100_000")
