@@ -247,7 +247,7 @@ class Engine(SnapshotState):
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
         work.after = self._log.counts()
-        return Applied(done, began, changes, work, self.deferred.copies(done, at_once=False))
+        return self._admitted(Applied(done, began, changes, work, self.deferred.copies(done, at_once=False)))
 
     def _run_stages(
         self, encoded: list[Encoded], done: list[Encoded], work: Work
@@ -441,9 +441,8 @@ class Engine(SnapshotState):
                 del self.ingests[name]
             relation = self.relations.get(name)
             if relation is not None:
-                heard = self.deferred.is_heard(name) or any(
-                    view.is_heard and view.name not in self.pulled.nodes for view in self._readers(relation)
-                )
+                told = (view.is_heard and view.name not in self.pulled.nodes for view in self._readers(relation))
+                heard = self._is_near or self.deferred.is_heard(name) or any(told)
                 fast_path = WaitingFastPath if name in self.deferred.copied else RowFastPath
                 self.gates[name] = fast_path(self, relation, self._programs[name], heard)
                 self.ingests[name] = Ingest(relation, self._programs[name])

@@ -101,6 +101,10 @@ class Applied:
         """The changes of views, not of their blocks."""
         return [(name, change) for name, change in self.changes.items() if not _BLOCK.search(name)]
 
+    def deletes_only(self) -> bool:
+        """Whether no table has got a row."""
+        return not any(item.brings_rows() for item in self.encoded if not item.relation.is_view)
+
     def decode(self) -> None:
         """Decode the changes that somebody may ask for later: dictionaries may forget their words from now on."""
         for _, change in self.shown_changes():

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from sqlfront.maintenance.memory_budget import MemoryBudget
 from sqlfront.maintenance.output.node import TreeNode
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.relation.leaf_store import StoreLayout, StoreOrder, Summary
-from sqlfront.maintenance.replanning import Replanning
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.canonical_text import canonical
 from sqlfront.storage.errors import OperationalError
@@ -38,7 +38,7 @@ class SavedState:
     arrays: dict[str, np.ndarray]
 
 
-class SnapshotState(Replanning):
+class SnapshotState(MemoryBudget):
     """State that gives and takes snapshots."""
 
     def arrays(self, nodes: Collection[str], tables: Collection[str]) -> SavedState:

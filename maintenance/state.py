@@ -145,6 +145,8 @@ class State:
             except BaseException:
                 node.close()
                 self._assemble()
+                for dictionary in self.dictionaries:
+                    dictionary.sweep()
                 raise
             self.views[name] = view
             self.nodes[name] = node

@@ -77,9 +77,9 @@ def check_change(name: str, rows: int, each: int, limit: Callable[[], float]) ->
     if needed < _ALWAYS or needed <= (most := limit()):
         return
     raise OperationalError(
-        f"the change of {name} would need about {_size(needed)} of memory",
+        f"the change of {name} would need about {size_text(needed)} of memory",
         where=f"for {rows:,} rows whose window functions have other values now",
-        why=f"memory_limit is {_size(most)}",
+        why=f"memory_limit is {size_text(most)}",
         hint="SET memory_limit to more if the machine has it; or let QUALIFY leave fewer rows of a partition",
     )
 
@@ -110,9 +110,9 @@ def _judge(goal: Goal, taken: int, share: float, room: Room) -> None:
         return
     combinations = ", ".join(goal.labels)
     raise OperationalError(
-        f"materialized view {room.name} would need about {_size(taken + rows * each)} of memory",
+        f"materialized view {room.name} would need about {size_text(taken + rows * each)} of memory",
         where=f"for about {round(rows):,} combinations of {combinations}, which it would have to store",
-        why=f"memory_limit is {_size(room.limit)}",
+        why=f"memory_limit is {size_text(room.limit)}",
         hint="; or ".join(filter(None, ("SET memory_limit to more if the machine has it", room.hint))),
     )
 
@@ -124,7 +124,8 @@ def _bytes_per_row(table: Table) -> float:
     return float(own + groups / max(1, table.live))
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
+    """A number of bytes, for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             break

@@ -10,6 +10,7 @@ from sqlfront.maintenance.program.machine import RelationPrograms
 from sqlfront.maintenance.program.netting import net_encoded
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.storage.codecs.arrow_batches import as_arrow_rows
+from sqlfront.storage.stores.table import words_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,11 @@ class Encoded:
         """Add up equal rows, where a row may meet many. O(rows)."""
         if self.programs.lists and self.rows > 1:
             self.rows = net_encoded(self.address, self.rows, self.relation.width, always=False)
+
+    def brings_rows(self) -> bool:
+        """Whether a row has a positive weight."""
+        width = self.relation.width
+        return bool((words_at(self.address, self.rows * width)[width - 1 :: width] > 0).any())
 
     def entry(self) -> tuple[int, int, int, int, int]:
         return *self.programs.addresses, self.address, self.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import reprlib
@@ -10,10 +11,17 @@ from typing import Any, NoReturn, TypeGuard
 
 from sqlfront.storage.errors import InterfaceError
 
-OWN: dict[str, Any] = {"sqlfront_progress": True, "sqlfront_threads": None, "sqlfront_snapshot": 300.0}
+OWN: dict[str, Any] = {
+    "sqlfront_progress": True,
+    "sqlfront_threads": None,
+    "sqlfront_snapshot": 300.0,
+    "sqlfront_memory": math.inf,
+}
 """The settings of ours that a connection's config may have, and what they are without it."""
 
 _NAMES = ", ".join(OWN)
+_SIZE, _BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]i?)?B", re.IGNORECASE), " KMGT"
+_PERIOD, _UNITS = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h)"), {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def path_text(value: Any, name: str = "database") -> str:
@@ -87,8 +95,21 @@ def _seconds(value: Any, name: str) -> float:
     return seconds if seconds > 0 else _refuse(value, name, '"on", "off" or a time such as "30s", "5min" or "1h"')
 
 
-_SETTINGS = {"sqlfront_progress": _flag, "sqlfront_threads": _threads, "sqlfront_snapshot": _seconds}
-_PERIOD, _UNITS = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h)"), {"s": 1.0, "min": 60.0, "h": 3600.0}
+def _bytes(value: Any, name: str) -> float:
+    """A number of bytes, written as DuckDB's memory_limit."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        return _refuse(value, name, 'a size such as "500MB" or "2GiB"')
+    unit = (found[2] or " ").upper()
+    return float(found[1]) * (1024 if unit.endswith("I") else 1000) ** _BYTES.index(unit[0])
+
+
+_SETTINGS = {
+    "sqlfront_progress": _flag,
+    "sqlfront_threads": _threads,
+    "sqlfront_snapshot": _seconds,
+    "sqlfront_memory": _bytes,
+}
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

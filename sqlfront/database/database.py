@@ -66,7 +66,7 @@ class Database:
         self.offsets: dict[tuple[int, str], Any] = {}
         self.spark: Any = None
         self.replaying = self.is_prepared = False  # `is_prepared`: this process has made the bookkeeping tables.
-        self.snapshot_every: float = own["sqlfront_snapshot"]  # Seconds; 0: there are no snapshots.
+        self.snapshot_every, self._budget = own["sqlfront_snapshot"], own["sqlfront_memory"]  # Seconds or 0, bytes.
         self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
         self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
@@ -132,7 +132,7 @@ class Database:
                 from sqlfront.maintenance.engine import Engine
             made = self.__dict__.get("engine") or Engine(self.evaluate, self.lock, self.progress.watch)
             made.machine.threads = self.threads or made.machine.threads
-            made.memory_limit = lambda: memory_limit(self.reader_cursor())
+            made.memory_limit, made.memory_budget = lambda: memory_limit(self.reader_cursor()), self._budget
             return made
 
     def set_threads(self, number: int) -> None:

@@ -222,14 +222,18 @@ def _fill(
         rows, count = database.load(con, relation) if given is None else given(relation)
         if isinstance(rows, Generator):
             undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
-        return _checked(rows, check), count
+        return _checked(rows, within), count
+
+    def within() -> None:
+        check()
+        engine.check_memory(f"materialized view {shown(drafted.view.name)}")
 
     with engine.assembling_once():
         undo.callback(engine.drop_unread)
         for name, copy in drafted.copies.items():
             engine.copy_relation(name, copy, parts[-1].name)
         for part in parts:
-            check()
+            within()
             if isinstance(part, ComputedPart):
                 if isinstance(part.rows, TemporalRows):
                     start_clock(database, drafted.view)
@@ -248,6 +252,7 @@ def _fill(
         for part in parts:
             if part.stateless:
                 engine.pass_on(part.name)
+        within()
         engine.adapt(maintained.name, wanted=is_adaptive(drafted.view.options))
     return maintained
 

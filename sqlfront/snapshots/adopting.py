@@ -121,6 +121,7 @@ def _restored(
     engine, file = database.engine, found.file
     state = file.manifest["state"]
     kept = {view["scan"]: view for view in file.manifest["views"]}
+    engine.check_memory("the snapshot", file.size)
     engine.prepare(state, file.read)
     begin()
     with engine.assembling_once():

@@ -156,7 +156,7 @@ def _body(changes: Changes, relations: Mapping[str, int]) -> tuple[bytes, *tuple
             counted = np.ones(1, np.int64) if weights is None else np.asarray(weights, np.int64)
             if len(counted) and (counted == counted[0]).all():
                 counted = counted[:1]
-            blobs += _stream(rows), memoryview(counted).cast("B")
+            blobs += _stream(rows), memoryview(counted.tobytes())
             said.append([name, rows.num_rows, [blob.nbytes for blob in blobs[-2:]]])
         if width != relations[name]:
             raise _UnknownError(f"{name} has other columns since")

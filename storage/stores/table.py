@@ -155,6 +155,14 @@ class Table:
         own = 8 * (h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + at.HEADER_WORDS)
         return int(own) + sum(group.bytes() for group in self.groups)
 
+    def slot_bytes(self) -> int:
+        """Bytes of the slots, groups included, which double when they are full."""
+        return 8 * int(self.header[at.MASK] + 1) + sum(group.slot_bytes() for group in self.groups)
+
+    def row_bytes(self) -> int:
+        """At most so many bytes does a new row take, with a row of each group, but for slots that double."""
+        return 8 * (self.width + 2) + sum(group.row_bytes() for group in self.groups)
+
     def entries(self) -> int:
         """Live rows of the table and of its groups."""
         return self.live + sum(group.entries() for group in self.groups)
@@ -256,6 +264,17 @@ class Table:
         for table in (self, *self.groups):
             if upkeep.wants_shrink(table.address):
                 upkeep.compact(table.address, -1)
+
+    def give_back(self) -> None:
+        """Give memory back that present rows do not need, unless somebody reads the table. O(slots), and O(rows) if an
+        eighth of them is unused."""
+        if self.header[at.TOUCHED_USED] or any(True for _ in self.readers):
+            return
+        for table in (self, *self.groups):
+            if table.used - table.live > table.live // 8 + 64:
+                upkeep.compact(table.address, -1)
+            else:
+                upkeep.trim(table.address)
 
     def changed_best(self) -> tuple[np.ndarray, np.ndarray]:
         """Of a ranked table's groups whose best row is another one since `settle`: the rank words of the best rows that

@@ -91,12 +91,12 @@ WAYS: dict[str, Callable[[sqlfront.Connection], object]] = {
     "ROLLBACK": lambda con: con.execute("BEGIN; DELETE FROM t; FROM totals; ROLLBACK"),
     "change table": lambda con: con.execute("INSERT INTO k VALUES (50, 'one'); UPDATE k SET name = 'two' WHERE a = 5"),
     "rows that pass": lambda con: con.execute("INSERT INTO p VALUES ('one'), ('one')"),
-    "apply": lambda con: con.apply({"t": pa.table({"a": [4], "s": ["applied"], "f": [2.0], "_weight": [2]})}),
+    "another writer, not taken in": lambda con: con.session.database.cursor().execute("UPDATE t SET f = 9 WHERE a = 1"),
     "another writer, taken in": lambda con: (
         con.session.database.cursor().execute("INSERT INTO t VALUES (6, 'past', 1); DELETE FROM u WHERE a = 7"),
         con.execute("FROM totals").fetchall(),
     ),
-    "another writer, not taken in": lambda con: con.session.database.cursor().execute("UPDATE t SET f = 9 WHERE a = 1"),
+    "apply": lambda con: con.apply({"t": pa.table({"a": [4], "s": ["applied"], "f": [2.0], "_weight": [2]})}),
     "emptying": lambda con: con.execute("DELETE FROM t; DELETE FROM u; DELETE FROM k"),
     "one more": lambda con: con.execute("INSERT INTO t VALUES (1, 'last', 1)"),
 }
@@ -225,9 +225,10 @@ def test_a_record_that_is_not_whole_was_not_committed(con, path, tmp_path):
     left = killed(path, tmp_path)
     [log] = snapshot_file.folder_of(left).glob(f"*/{LOG}")
     log.write_bytes(log.read_bytes() + b"\x40\0\0\0\0\0\0\0half a record")
-    with sqlfront.connect(left) as other:
-        assert is_adopted(other)
-        check_same(con, other)
+    for _ in range(2):  # The file is closed with the state of the log, though nothing else has changed.
+        with sqlfront.connect(left) as other:
+            assert is_adopted(other)
+            assert rows(other, "totals") == rows(con, "totals")
 
 
 def test_a_log_that_grows_too_long_is_given_up(con, path, tmp_path, monkeypatch, caplog):
@@ -254,18 +255,21 @@ def test_a_log_that_cannot_be_written_fails_no_epoch(con, path, tmp_path, monkey
         patched.setattr(os, "write", full)
         con.execute("INSERT INTO t VALUES (1, 'full', 1)")
     con.execute("INSERT INTO t VALUES (1, 'after', 1)")
+    assert not con.session.database.logs[0].holds
     check(con)
     with sqlfront.connect(killed(path, tmp_path)) as other:
         assert not is_adopted(other)
         check_same(con, other)
 
 
-def test_a_view_of_more_columns_ends_the_log_of_its_table(con, path, tmp_path):
-    con.execute("CREATE TABLE wide (a BIGINT, b BIGINT, c VARCHAR)")
+def test_a_column_that_is_added_for_a_view_ends_the_log(con, path, tmp_path):
+    con.execute("CREATE TABLE wide (a BIGINT, b BIGINT)")
     con.execute("CREATE MATERIALIZED VIEW narrow AS SELECT sum(a) AS s FROM wide")
-    con.execute("INSERT INTO wide VALUES (1, 2, 'x'); CHECKPOINT")
+    con.execute("INSERT INTO wide VALUES (1, 2); CHECKPOINT")
+    con.execute("ALTER TABLE wide ADD COLUMN c VARCHAR DEFAULT 'x'")
     con.execute("CREATE MATERIALIZED VIEW wider AS SELECT b, c, count(*) AS n FROM wide GROUP BY b, c")
     con.execute("INSERT INTO wide VALUES (3, 4, 'y')")
+    assert not con.session.database.logs[0].holds
     with sqlfront.connect(killed(path, tmp_path)) as other:
         assert rows(other, "narrow") == [(4,)]
         assert rows(other, "wider") == [(2, "x", 1), (4, "y", 1)]

@@ -1,0 +1,142 @@
+"""The budget of memory: what exceeds it is refused with nothing changed, and what is given back may be taken again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import sqlfront
+from tests.sqlfront.snapshots.test_snapshots import check_tables
+
+
+@pytest.fixture
+def con():
+    with sqlfront.connect(config={"sqlfront_memory": "4MB"}) as con:
+        con.execute("CREATE TABLE t (a BIGINT, b BIGINT, s VARCHAR)")
+        con.execute("CREATE CHANGE TABLE c (a BIGINT, b BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, sum(b) AS s, min(b) AS low FROM t GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, b FROM c")
+        yield con
+
+
+def memory(con) -> int:
+    return con.session.database.engine.memory()
+
+
+def check(con) -> None:
+    for view in ("v", "w"):
+        assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+    check_tables(con)
+
+
+def test_a_large_epoch_is_refused_and_undone(con):
+    con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(1000) x(i)")
+    before, rows = memory(con), con.execute("SELECT count(*) FROM t").fetchall()
+    for _ in range(3):
+        with pytest.raises(sqlfront.OperationalError, match=r"(?s)the change would .* MiB.*sqlfront_memory is 3.8 MiB"):
+            con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(200_000) x(i)")
+        assert con.execute("SELECT count(*) FROM t").fetchall() == rows
+        assert memory(con) < before + 100_000
+        check(con)
+    con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(1000, 10_000) x(i)")
+    before = memory(con)
+    with pytest.raises(sqlfront.OperationalError, match="sqlfront_memory"):
+        con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(10_000, 20_000) x(i)")
+    assert memory(con) <= 1.05 * before
+    check(con)
+
+
+def test_many_small_epochs_stop_at_the_budget_and_deletes_go_on(con):
+    number = 0
+    with pytest.raises(sqlfront.OperationalError, match="sqlfront_memory"):
+        for number in range(200):
+            con.execute(f"INSERT INTO t SELECT i, i, 'x' FROM range({number}000, {number + 1}000) x(i)")
+            assert memory(con) <= 4_000_000
+    assert number > 10
+    full = memory(con)
+    assert full > 2_000_000
+    check(con)
+    con.session.database.engine.memory_budget = 1_000_000
+    con.execute("DELETE FROM t WHERE a = 3")
+    con.execute("DELETE FROM t WHERE a % 10 < 9")
+    con.session.database.engine.memory_budget = 4_000_000
+    con.execute("DELETE FROM t WHERE a < 100_000")
+    assert memory(con) < full / 2
+    con.execute("INSERT INTO t SELECT i, i, 'x' FROM range(5000) x(i)")
+    check(con)
+
+
+def test_rows_by_the_short_ways_stop_at_the_budget(con):
+    con.session.database.engine.memory_budget = 1_500_000
+    for rows in range(100_000):
+        try:
+            con.apply_row("c", (rows, rows))
+        except sqlfront.OperationalError as error:
+            assert "sqlfront_memory" in str(error)
+            break
+    else:
+        raise AssertionError("all rows found room")
+    assert rows > 5000 and memory(con) <= 1_500_000
+    assert con.execute("SELECT count(*) FROM w").fetchall() == [(rows,)]
+    con.apply_row("c", (0, 0), -1)
+    check(con)
+
+
+def test_a_view_that_finds_no_room_is_not_built(con):
+    con.execute("DROP MATERIALIZED VIEW v")
+    con.execute("INSERT INTO t SELECT i, i, 'x' || i FROM range(300_000) x(i)")
+    before = memory(con)
+    with pytest.raises(sqlfront.OperationalError, match="materialized view large would let"):
+        con.execute("CREATE MATERIALIZED VIEW large AS SELECT a, s, count(*) AS n FROM t GROUP BY a, s")
+    assert memory(con) <= before + 500_000  # Dictionaries keep room for the words that they had.
+    con.execute("CREATE MATERIALIZED VIEW small AS SELECT a % 10 AS a, count(*) AS n FROM t GROUP BY ALL")
+    assert con.execute("SELECT sum(n) FROM small").fetchall() == [(300_000,)]
+
+
+def test_a_view_that_finds_no_room_when_its_file_is_opened_says_so(tmp_path, capsys):
+    path = str(tmp_path / "data.duckdb")
+    with sqlfront.connect(path) as con:
+        con.execute(
+            "CREATE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a"
+        )
+        con.execute("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n FROM t WHERE a < 10")
+        con.execute("INSERT INTO t FROM range(200_000)")
+    with sqlfront.connect(path, config={"sqlfront_memory": "2MB"}) as con:
+        assert con.execute("FROM total").fetchall() == [(10,)]
+        with pytest.raises(sqlfront.Error, match=r"(?s)could not be rebuilt.*MiB of memory"):
+            con.execute("FROM v").fetchall()
+    with sqlfront.connect(path) as con:
+        assert con.execute("SELECT count(*) FROM v").fetchall() == [(200_000,)]
+
+
+@pytest.mark.parametrize("wrong", ["much", 5, "5 potatoes", None])
+def test_a_size_is_written_as_duckdbs(wrong):
+    with pytest.raises(sqlfront.InterfaceError, match="500MB"):
+        sqlfront.connect(config={"sqlfront_memory": wrong})
+
+
+RESIDENT = """
+import ctypes, gc, sqlfront
+def resident():
+    gc.collect(); ctypes.CDLL(None).malloc_trim(0)
+    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1])
+con = sqlfront.connect()
+con.execute("CREATE CHANGE TABLE c (a BIGINT, b BIGINT, s VARCHAR)")
+con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, s, sum(b) AS n, max(b) AS m FROM c GROUP BY a, s")
+con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, b FROM c ORDER BY b, a LIMIT 10")
+for round in range(2):
+    con.execute("INSERT INTO c SELECT i, i, 'text ' || i FROM range(1000) x(i)")
+before, counted = resident(), con.session.database.engine.memory()
+for number in range(8):
+    con.execute(f"INSERT INTO c SELECT i, i * 7, 'text ' || i FROM range({number}0000, {number + 1}0000) x(i)")
+print((con.session.database.engine.memory() - counted) / (resident() - before))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the resident memory")
+def test_what_is_counted_is_what_is_resident():
+    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=True)
+    assert 0.9 <= float(done.stdout) <= 1.1
