@@ -150,17 +150,13 @@ def test_a_view_that_was_built_anew_is_that_of_the_transaction(con: sqlfront.Con
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_stream_inside_a_transaction_is_stale_after_another_commit(con: sqlfront.Connection, begun: bool) -> None:
+def test_a_result_inside_a_transaction_is_that_of_the_transaction(con: sqlfront.Connection, begun: bool) -> None:
     con.execute("INSERT INTO r SELECT range FROM range(300000); CREATE MATERIALIZED VIEW all_r AS SELECT a FROM r")
     if begun:
         con.execute("BEGIN")
     con.execute("FROM all_r")
     con.cursor().execute("INSERT INTO r VALUES (1)")
-    if begun:
-        with pytest.raises(sqlfront.StaleRead):
-            con.fetchall()
-    else:
-        assert len(con.fetchall()) == 300001
+    assert len(con.fetchall()) == 300001 - begun
 
 
 RESULTS = ["INSERT INTO r VALUES (1) RETURNING a", "SHOW MATERIALIZED VIEWS", "CHECK MATERIALIZED VIEW m"]
