@@ -94,6 +94,7 @@ class Connection:
             last = statement is statements[-1]
             with translated(self.session.reading_error):
                 dispatch.run(self.session, statement, params if last else None)
+        self.session.settle()
         return self
 
     def _translated(self, sql: str, dialect: str) -> str:
@@ -120,6 +121,7 @@ class Connection:
             raise ProgrammingError("executemany takes one statement", hint="use execute for several")
         with translated(self.session.reading_error):
             dispatch.run(self.session, statements[0], sets, many=True)
+        self.session.settle()
         return self
 
     def sql(self, query: str) -> Relation | Any:

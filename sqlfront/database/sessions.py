@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 Reads: TypeAlias = Callable[[Set[str]], Set[str]]
 """Of some views, as the engine calls them, those that a statement may read."""
 NOTHING: Reads = frozenset[str]().intersection
-_CLOSED = 0
-"""In place of the sessions that are closed."""
+_ENDED = 0
+"""In place of the sessions whose last statement has ended: one look of any session sees what they have written."""
 
 
 class Session:
@@ -163,10 +163,15 @@ class Session:
         self.duck.close()
         self.closed = True
         self.forget_names()
-        if id(self) in self.database.unseen:
-            self.database.unseen.add(_CLOSED)
-            self.database.unseen.discard(id(self))
+        self.settle()
         self.database.leave(self)
+
+    def settle(self) -> None:
+        """Note that a statement has ended: what it has written is committed, unless it writes while it is fetched."""
+        fetched = not self.has_result or self.served is not None or self.again is not None
+        if fetched and self.transaction is None and id(self) in self.database.unseen:
+            self.database.unseen.add(_ENDED)
+            self.database.unseen.discard(id(self))
 
     def let_go(self) -> Any:
         """In a forked child: be closed, without closing DuckDB's cursor, which is given."""
@@ -220,8 +225,8 @@ class Session:
             if not alone:
                 catch_up(database)
             elif database.unseen or not database.is_alone:
+                database.unseen.difference_update((id(self), _ENDED))  # Before: another may end while this one looks.
                 catch_up(database)
-                database.unseen.difference_update((id(self), _CLOSED))
             if late := self._late(reads):
                 from sqlfront.database.view_time import bring_up_to_date
 
