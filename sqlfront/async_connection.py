@@ -119,14 +119,13 @@ class AsyncConnection:
 
     async def run(self, call: Callable[[], T]) -> T:
         """Await any call in the connection's thread, such as `lambda: con.connection.view("v").get(1)`."""
-        running = asyncio.get_running_loop().run_in_executor(self._thread, call)
+        running = self._thread.submit(call)
         try:
-            return await asyncio.shield(running)
+            return await asyncio.shield(asyncio.wrap_future(running))
         except asyncio.CancelledError:
-            while not running.done():  # A statement that has not begun yet is not interrupted.
+            while not (running.cancel() or running.done()):  # It has begun, and perhaps not yet reached DuckDB.
                 self.connection.interrupt()
-                await asyncio.wait([running], timeout=0.01)
-            running.exception()
+                await asyncio.sleep(0.01)
             raise
 
     async def close(self) -> None:

@@ -179,11 +179,13 @@ class Connection:
         """
         import pyarrow as pa
 
-        if self.session.served is not None:
-            return self.session.served.to_arrow_table().to_reader(batch_size)
-        session = self.session
+        session, served = self.session, self.session.served
+        if served is not None:
+            return served.to_arrow_table().to_reader(batch_size)
         again, session.again = session.again, None
         with session.fetching():
+            if session.served is not None:  # Another thread has read the rest meanwhile.
+                return session.served.to_arrow_table().to_reader(batch_size)
             if again is not None:
                 stream = dispatch.stream(session, *again, batch_size)
             else:
