@@ -10,7 +10,8 @@ import duckdb
 import pytest
 
 import sqlfront
-from tests.sqlfront.fuzz.replay import Replay, same_bag
+from tests.definition_oracle import same_bag
+from tests.sqlfront.fuzz.replay import Replay
 from tests.sqlfront.random_selects import SCHEMA, change, select
 
 Rows = dict[str, Counter[Any]]
@@ -121,3 +122,12 @@ class TypedTransactions(Replay):
 
     def _rows(self, name: str) -> list[Any]:
         return self.con.execute(f"SELECT * FROM {name}").fetchall()
+
+
+@pytest.mark.slow
+def test_two_reads_of_a_transaction_agree_over_all_types() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(500, 540):
+        TypedTransactions(seed, seen).run()
+    assert seen["reads"] >= 500
+    assert seen["refused reads"] <= 0.05 * seen["reads"]
