@@ -40,6 +40,7 @@ def apply_each(engine: Engine, name: str, changes: Any, each: int, read: Callabl
         item = _encoded(engine, name, changes, read)
         if item is None:
             return 0
+        engine.readers.finish()
         relation, before = item.relation, item.relation.changes
         with Uninterrupted():
             done = _run(engine, item, each)

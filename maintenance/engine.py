@@ -94,7 +94,7 @@ class Engine(SnapshotState):
         Raises IntegrityError when a row would be there a negative number of times, DataError when a value does
         not fit its column. The state is then as before.
         """
-        with self.lock:
+        with self.changing():
             started = time.perf_counter()
             return self._apply(self._encode_all(changes), started)
 
@@ -104,7 +104,7 @@ class Engine(SnapshotState):
         `gates` are those of the batches' relations, by the names that `batches` has for them.
         """
         started = time.perf_counter()
-        with self.lock:
+        with self.changing():
             encoded, used = [], []  # The buffers of these hold the rows; widening after an overflow makes new ones.
             for name, batch in batches.items():
                 gate = gates.get(name)
@@ -124,7 +124,7 @@ class Engine(SnapshotState):
 
     def apply_rows(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> int:
         """A committed epoch of a few rows, without Arrow; returns its number."""
-        with self.lock:
+        with self.changing():
             started = time.perf_counter()
             for row, weight in zip(rows, weights, strict=True):
                 self.relations[name].check_row(row, weight)
@@ -133,7 +133,7 @@ class Engine(SnapshotState):
     def change_by_key(self, name: str, key: Sequence[str], codes: Codes, changed: Codes | None) -> int | None:
         """A committed epoch in which the rows of a table with these codes, those of `key` among them, get the changed
         ones, or go (None); how many they are, or None, with nothing done, if Arrow is needed."""
-        with self.lock:
+        with self.changing():
             started, relation = time.perf_counter(), self.relations[name]
             if not self.index_rows(name, key):
                 return None
@@ -158,7 +158,7 @@ class Engine(SnapshotState):
 
     def apply_few(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> Applied:
         """As `apply`, of a few rows of one table, without Arrow."""
-        with self.lock:
+        with self.changing():
             started = time.perf_counter()
             return self._apply(self._encode_few(name, rows, weights), started)
 

@@ -120,6 +120,7 @@ class RowFastPath:
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool) -> None:
         self.relation, self.heard = relation, heard
         self._engine, self._lock, self._columns = engine, engine.lock, len(relation.columns)
+        self._reading = engine.readers.waiting
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
         plain = all(item.words == 1 for item in items if item.source is not None)
         self._open = bool(items) and plain and relation.computable and not heard
@@ -174,6 +175,8 @@ class RowFastPath:
             if (self._encoders is not None or type(row) is not tuple) and (words := self._encode(row)) is None:
                 return None
             self._stage[0] = 0
+            if self._reading:
+                self._engine.readers.finish()
             try:
                 if self._computation is None:
                     number = run_row(self._address, words, weight)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.epoch_work import Counted, EpochLog
+from sqlfront.maintenance.open_readers import OpenReaders
 from sqlfront.maintenance.output.calendar import Calendar
 from sqlfront.maintenance.output.computed_nodes import open_node
 from sqlfront.maintenance.output.node import ComputedNode, Node, TreeNode
@@ -62,6 +63,7 @@ class State:
         self._rebuilt = self._holding = 0
         self._log = EpochLog(self.machine.counters)
         self._stale: set[str] = set()
+        self.readers = OpenReaders()
 
     @property
     def version(self) -> int:
@@ -69,10 +71,17 @@ class State:
         return self._rebuilt + self.machine.runs
 
     @contextmanager
+    def changing(self) -> Iterator[None]:
+        """The lock, for a body that changes the state: whoever reads it has read the rest before."""
+        with self.lock:
+            self.readers.finish()
+            yield
+
+    @contextmanager
     def assembling_once(self) -> Iterator[None]:
         """Make the programs once, after the body, which creates and drops views: one time for all its parts. It applies
         no changes."""
-        with self.lock:
+        with self.changing():
             self._holding += 1
             try:
                 yield
@@ -100,7 +109,7 @@ class State:
 
         `count` is about how many rows come. O(rows).
         """
-        with self.lock:
+        with self.changing():
             relation = self.relations[name]
             assert relation.base is not None
             fill_store(self.machine, relation, relation.base, batches, count, self._rescale)
@@ -136,7 +145,7 @@ class State:
         over bags may take. A `stateless` one shares no store (see pass_on). O(rows of its tables) for free-connex
         plans. On failure nothing has changed.
         """
-        with self.lock:
+        with self.changing():
             self._catch_up(definition.tables)
             view = self._plan_view(name, definition, plan, epsilon)
             view.stateless, view.room, node = stateless, room, TreeNode(view, self)

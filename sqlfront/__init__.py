@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sqlfront.async_connection import AsyncConnection, aconnect
     from sqlfront.connection import Connection, connect
     from sqlfront.storage.errors import (
         CostWarning,
@@ -32,6 +33,7 @@ threadsafety = 1
 paramstyle = "qmark"
 
 __all__ = [
+    "AsyncConnection",
     "Connection",
     "CostWarning",
     "DataError",
@@ -45,13 +47,19 @@ __all__ = [
     "OperationalError",
     "ProgrammingError",
     "StaleRead",
+    "aconnect",
     "apilevel",
     "connect",
     "paramstyle",
     "threadsafety",
 ]
 
-_FACE = {"connect": "sqlfront.connection", "Connection": "sqlfront.connection"}
+_FACE = {
+    "AsyncConnection": "sqlfront.async_connection",
+    "Connection": "sqlfront.connection",
+    "aconnect": "sqlfront.async_connection",
+    "connect": "sqlfront.connection",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from sqlfront import dispatch, short_ways
@@ -15,10 +16,11 @@ from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, polars_frame, require_pandas, translated
 from sqlfront.database.names import name_parts
 from sqlfront.database.sessions import Session
+from sqlfront.fetching import fetch_all, fetch_some
 from sqlfront.snapshots.opening import open_file
 from sqlfront.sql.dialects import transpiled
 from sqlfront.sql.statements import parse_statement
-from sqlfront.storage.errors import ProgrammingError, StaleRead
+from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class Connection:
             last = statement is statements[-1]
             with translated(self.session.reading_error):
                 dispatch.run(self.session, statement, params if last else None)
+        self.session.settle()
         return self
 
     def _translated(self, sql: str, dialect: str) -> str:
@@ -118,6 +121,7 @@ class Connection:
             raise ProgrammingError("executemany takes one statement", hint="use execute for several")
         with translated(self.session.reading_error):
             dispatch.run(self.session, statements[0], sets, many=True)
+        self.session.settle()
         return self
 
     def sql(self, query: str) -> Relation | Any:
@@ -130,30 +134,23 @@ class Connection:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row of the result, or None."""
-        if self.session.served is not None:
-            return self.session.served.fetchone()
-        self.session.again = None
-        with self.session.fetching():
-            return self.session.duck.fetchone()
+        row: tuple[Any, ...] | None = fetch_some(self.session, methodcaller("fetchone"))
+        return row
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """The next rows of the result, at most `size`."""
-        if self.session.served is not None:
-            return self.session.served.fetchmany(size)
-        self.session.again = None
-        with self.session.fetching():
-            return self.session.duck.fetchmany(size)
+        rows: list[tuple[Any, ...]] = fetch_some(self.session, methodcaller("fetchmany", size))
+        return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All remaining rows, of one epoch; of SUBSCRIBE, what has changed since the last fetch."""
-        session = self.session
-        return session.served.fetchall() if session.served is not None else self._whole(session.duck.fetchall)
+        rows: list[tuple[Any, ...]] = fetch_all(self.session, methodcaller("fetchall"))
+        return rows
 
     def df(self) -> pandas.DataFrame:
         """All remaining rows as a pandas DataFrame. InterfaceError without pandas."""
         require_pandas()
-        session = self.session
-        return session.served.df() if session.served is not None else self._whole(session.duck.df)
+        return fetch_all(self.session, methodcaller("df"))
 
     fetchdf = df
 
@@ -163,8 +160,8 @@ class Connection:
 
     def fetchnumpy(self) -> dict[str, Any]:
         """All remaining rows as numpy arrays by column, masked where there are NULLs."""
-        session = self.session
-        return session.served.fetchnumpy() if session.served is not None else self._whole(session.duck.fetchnumpy)
+        columns: dict[str, Any] = fetch_all(self.session, methodcaller("fetchnumpy"))
+        return columns
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """The remaining rows, one after the other."""
@@ -173,24 +170,28 @@ class Connection:
 
     def to_arrow_table(self) -> pa.Table:
         """All remaining rows as an Arrow table."""
-        served = self.session.served
-        return served.to_arrow_table() if served is not None else self._whole(self._arrow_table)
+        return fetch_all(self.session, _arrow_table)
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
-        """The remaining rows as a lazy stream of record batches, pinned to its epoch (StaleRead)."""
+        """The remaining rows as a lazy stream of record batches, all of one epoch.
+
+        Before others change what it reads, the rest is read into memory: StaleRead if that is beyond memory_limit.
+        """
         import pyarrow as pa
 
-        if self.session.served is not None:
-            return self.session.served.to_arrow_table().to_reader(batch_size)
-        session = self.session
+        session, served = self.session, self.session.served
+        if served is not None:
+            return served.to_arrow_table().to_reader(batch_size)
         again, session.again = session.again, None
         with session.fetching():
+            if session.served is not None:  # Another thread has read the rest meanwhile.
+                return session.served.to_arrow_table().to_reader(batch_size)
             if again is not None:
-                reader = dispatch.stream(session, *again, batch_size)
+                stream = dispatch.stream(session, *again, batch_size)
             else:
                 expect_copy()
-                reader = self.session.duck.to_arrow_reader(batch_size)
-        return pa.RecordBatchReader.from_batches(reader.schema, session.stream(reader).batches())
+                stream = session.stream(self.session.duck.to_arrow_reader(batch_size))
+        return pa.RecordBatchReader.from_batches(stream.schema, stream.batches())
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
@@ -427,24 +428,7 @@ class Connection:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _whole(self, fetch: Callable[[], Any]) -> Any:
-        """All rows under the lock. When another has committed since `execute`, the query runs again first."""
-        session = self.session
-        again, session.again = session.again, None
-        with session.database.lock:
-            try:
-                with session.fetching():
-                    return fetch()
-            except StaleRead:
-                if again is None or session.transaction is not None:
-                    raise
-            session.duck.abort()
-            with translated(session.reading_error):
-                dispatch.read(session, *again)
-            session.again = None
-            with session.fetching():
-                return fetch()
 
-    def _arrow_table(self) -> pa.Table:
-        expect_copy()
-        return self.session.duck.to_arrow_table()
+def _arrow_table(result: Any) -> pa.Table:
+    expect_copy()
+    return result.to_arrow_table()

@@ -25,6 +25,7 @@ from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 from sqlfront.storage.native.starting import starting
 
 if TYPE_CHECKING:
+    from sqlfront.database.running.streams import Stream
     from sqlfront.database.sessions import Session
 
 # What surely leaves captured tables as they are. Others may write: EXECUTE, EXPLAIN ANALYZE, CALL.
@@ -397,18 +398,22 @@ def _read_views(session: Session, statement: PassThrough | str, params: Any) -> 
     text = _narrowed(session, statement, params)
     with session.current_reading().holding():
         as_user(partial(session.duck.execute, text, params))
+    session.read_on()
     if isinstance(statement, PassThrough) and statement.kind == "select":
         session.again = statement, params
 
 
-def stream(session: Session, statement: PassThrough | str, params: Any, batch_size: int) -> Any:
+def stream(session: Session, statement: PassThrough | str, params: Any, batch_size: int) -> Stream:
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
     with session.database.lock:
-        session.duck.abort()
+        session.end_result()
         session.start_reading(_reads(session, statement))
         text = _narrowed(session, statement, params)
         with session.current_reading().holding():
-            return as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
+            reader = as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
+        session.read_on()
+        session.has_result = True
+        return session.stream(reader)
 
 
 def _narrowed(session: Session, statement: PassThrough | str, params: Any) -> str:

@@ -98,7 +98,7 @@ class Relation:
             return self._run(cursor).to_arrow_table()
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
-        """The rows as a lazy stream, on a cursor of its own, pinned to its epoch (StaleRead)."""
+        """The rows as a lazy stream of one epoch, on a cursor of its own; see Connection.to_arrow_reader."""
         owner = self._connection if self._connection.session.transaction is not None else self._connection.cursor()
         return self._run(owner).to_arrow_reader(batch_size)
 

@@ -63,7 +63,8 @@ class NotSupportedError(DatabaseError):
 
 
 class StaleRead(OperationalError):
-    """Another epoch was committed: before a streaming reader's next batch, or after what a transaction sees."""
+    """Another epoch was committed, and what is read is older: the rest of a result that is too large to be held, or a
+    view in a transaction that only the present state has."""
 
 
 class Lost(OperationalError):

@@ -7,7 +7,6 @@ the same file. Catalog changes and epochs happen under the engine's lock.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import threading
 import weakref
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlfront.database.arguments import split_config
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
+from sqlfront.database.running.forks import not_inherited, note_open
 from sqlfront.database.running.progress import Progress
 from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
 from sqlfront.database.user_settings import memory_limit
@@ -85,6 +85,7 @@ class Database:
         self._next_scan = 1
         self._reader = self._writer = cast(Any, None)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        note_open(self)
 
     @classmethod
     def open(cls, path: str, config: Mapping[str, Any] | None, restore: Callable[[Database], None]) -> Database:
@@ -94,7 +95,7 @@ class Database:
         """
         with _registry_lock:
             key = os.path.realpath(path)
-            found = None if path in ("", ":memory:") else _open_databases.get(key)
+            found = None if path in ("", ":memory:") else _open_databases.get(not_inherited(key))
             if found is not None:
                 if found.config != dict(config or {}):
                     raise OperationalError(
@@ -180,6 +181,12 @@ class Database:
                     if con is not None:
                         con.close()
                 self._root.close()
+
+    def let_go(self) -> Iterator[Any]:
+        """In a forked child: end all sessions without closing them; DuckDB's objects, which must never be closed."""
+        _open_databases.pop(self.file, None)
+        yield from (con for con in (self._root, self._reader, self._writer) if con is not None)
+        yield from [session.let_go() for session in self._sessions]
 
     # Names ---------------------------------------------------------------------------------------
 
@@ -404,22 +411,6 @@ class Database:
         return load_rows(con, self.name, relation), count_rows(con, self.name, relation)
 
     # Bookkeeping ---------------------------------------------------------------------------------
-
-    def save_view(self, con: Any, entry: StoredView) -> None:
-        """Write a view's definition to the database, in the transaction of `con`."""
-        con.execute(
-            f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                entry.name.schema,
-                entry.name.name,
-                entry.written,
-                entry.select,
-                json.dumps(entry.options),
-                json.dumps(entry.column_names),
-                entry.scan,
-                json.dumps(entry.settings),
-            ],
-        ).fetchall()
 
     def note_epoch(self) -> None:
         """Reserve more epoch numbers in the file when those reserved are used up."""

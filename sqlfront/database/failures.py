@@ -42,6 +42,7 @@ def polars_frame(table: pa.Table) -> Any:
     return polars.from_arrow(table)
 
 
+_HELD_LOCK = re.compile(r'Could not set lock on file "(?P<file>[^"]*)".*held in (?P<holder>.* \(PID \d+\))')
 _INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL)
 
 
@@ -115,6 +116,13 @@ def translate(error: Exception) -> errors.Error:
             "a materialized view or change table of another database file cannot be read here",
             why="an earlier release has written the file: only sqlfront can read its views",
             hint="sqlfront.connect(the file) once, which converts it, and try again",
+        )
+    if (held := _HELD_LOCK.search(str(error))) is not None:
+        return errors.OperationalError(
+            f"{held['file']} is open in another process",
+            why=f"{held['holder']} holds DuckDB's lock on the file: one process may write it, or several only read it",
+            hint="close it there; let threads of that process share it, each with con.cursor(); or open it in every "
+            "process with read_only = True",
         )
     for name in ("IntegrityError", "DataError", "NotSupportedError", "ProgrammingError", "OperationalError"):
         if isinstance(error, getattr(duckdb, name)):

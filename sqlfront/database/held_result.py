@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.database.failures import expect_copy, translated
 from sqlfront.database.user_settings import lossless
@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 
 _NAME = "__sqlfront_result"
 _AT_ONCE = 65536
+
+
+class Served(Protocol):
+    """A result that DuckDB does not hold: a table of ours, or the changes of a subscription."""
+
+    @property
+    def description(self) -> list[tuple[Any, ...]]: ...
+    def fetchone(self) -> tuple[Any, ...] | None: ...
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+    def df(self) -> Any: ...
+    def fetchnumpy(self) -> dict[str, Any]: ...
+    def to_arrow_table(self) -> pa.Table: ...
+    def close(self) -> None: ...
 
 
 class HeldResult:

@@ -69,6 +69,14 @@ class ReadSession:
         finally:
             self._leave(borrowed)
 
+    def too_old(self, room: float) -> StaleRead:
+        """The error of a result whose rest cannot be held while the data goes on."""
+        return StaleRead(
+            f"the rest of a result that began at epoch {self.epoch} is too large to be held",
+            why=f"the data goes on, and the rest takes more than memory_limit, {room / 2**20:,.0f} MiB",
+            hint="read it faster than others write, take less of it, or SET memory_limit",
+        )
+
     def _what_changed(self) -> str:
         if self._engine.epoch != self.epoch:
             return f"begun at epoch {self.epoch}, now epoch {self._engine.epoch}"

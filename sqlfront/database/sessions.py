@@ -11,16 +11,18 @@ import weakref
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.failures import translated
-from sqlfront.database.held_result import HeldResult, HeldRows
+from sqlfront.database.held_result import HeldResult, HeldRows, Served
 from sqlfront.database.names import Key
+from sqlfront.database.open_result import hold_rest
+from sqlfront.database.running.forks import refused
+from sqlfront.database.running.streams import Stream
 from sqlfront.database.scans import ReadSession, Registration, replace_projection, unbind
-from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.recognise import hides_names, words
@@ -39,22 +41,8 @@ if TYPE_CHECKING:
 Reads: TypeAlias = Callable[[Set[str]], Set[str]]
 """Of some views, as the engine calls them, those that a statement may read."""
 NOTHING: Reads = frozenset[str]().intersection
-_CLOSED = 0
-"""In place of the sessions that are closed."""
-
-
-class Served(Protocol):
-    """A result that DuckDB does not hold: a table of ours, or the changes of a subscription."""
-
-    @property
-    def description(self) -> list[tuple[Any, ...]]: ...
-    def fetchone(self) -> tuple[Any, ...] | None: ...
-    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]: ...
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
-    def df(self) -> Any: ...
-    def fetchnumpy(self) -> dict[str, Any]: ...
-    def to_arrow_table(self) -> pa.Table: ...
-    def close(self) -> None: ...
+_ENDED = 0
+"""In place of the sessions whose last statement has ended: one look of any session sees what they have written."""
 
 
 class Session:
@@ -81,6 +69,8 @@ class Session:
         self.served: Served | None = None
         self._told: bool | None = False
         self.revision, self.closed, self.has_result = -1, False, False
+        self._reads_on = self._is_inherited = False
+        self._lost: Exception | None = None
         self._naming: tuple[tuple[int, int], dict[str, Set[str] | None]] = (-1, -1), {}
         self._concerning: tuple[tuple[int, int], Concern] = (-1, -1), Concern(None, None)
         self._streams: weakref.WeakSet[Stream] | None = None
@@ -100,7 +90,11 @@ class Session:
 
     def check_open(self) -> None:
         if self.closed:
-            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+            raise (
+                refused()
+                if self._is_inherited
+                else InterfaceError("the connection is closed", hint="sqlfront.connect again")
+            )
 
     def ready(self, *, writes: bool = True) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views. `writes`: what follows may
@@ -112,9 +106,7 @@ class Session:
         if self.transaction is not None:
             self.transaction.look()
         if self.has_result:
-            self._end_streams()
-            self.duck.abort()
-            self.has_result, self.again = False, None
+            self.end_result()
         if self.revision != self.database.revision:
             self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
             with self.database.lock, Uninterrupted():
@@ -163,7 +155,7 @@ class Session:
         """End the session; an open transaction is rolled back."""
         if self.closed:
             return
-        self._end_streams()
+        self.end_result()
         self._end_served()
         if self.transaction is not None:
             rollback(self.duck)
@@ -171,10 +163,22 @@ class Session:
         self.duck.close()
         self.closed = True
         self.forget_names()
-        if id(self) in self.database.unseen:
-            self.database.unseen.add(_CLOSED)
-            self.database.unseen.discard(id(self))
+        self.settle()
         self.database.leave(self)
+
+    def settle(self) -> None:
+        """Note that a statement has ended: what it has written is committed, unless it writes while it is fetched."""
+        fetched = not self.has_result or self.served is not None or self.again is not None
+        if fetched and self.transaction is None and id(self) in self.database.unseen:
+            self.database.unseen.add(_ENDED)
+            self.database.unseen.discard(id(self))
+
+    def let_go(self) -> Any:
+        """In a forked child: be closed, without closing DuckDB's cursor, which is given."""
+        self.closed = self._is_inherited = True
+        self.served = self.transaction = None
+        self.forget_names()
+        return self.duck
 
     @contextmanager
     def in_transaction(self, commit: Callable[[Transaction], object] = Transaction.commit) -> Iterator[Transaction]:
@@ -221,8 +225,8 @@ class Session:
             if not alone:
                 catch_up(database)
             elif database.unseen or not database.is_alone:
+                database.unseen.difference_update((id(self), _ENDED))  # Before: another may end while this one looks.
                 catch_up(database)
-                database.unseen.difference_update((id(self), _CLOSED))
             if late := self._late(reads):
                 from sqlfront.database.view_time import bring_up_to_date
 
@@ -283,6 +287,8 @@ class Session:
         self.check_open()
         if not self.has_result:
             raise InterfaceError("there is no result to fetch", hint="execute a query first")
+        if self._lost is not None:
+            raise self._lost
         return translated(self.reading_error) if self.reading is None else self._fetching(self.reading)
 
     @contextmanager
@@ -296,6 +302,36 @@ class Session:
         self._streams = weakref.WeakSet() if self._streams is None else self._streams
         self._streams.add(stream)
         return stream
+
+    def read_on(self) -> None:
+        """Note that the result is read off the views while it is fetched: before they change, `finish` is called."""
+        self._reads_on = True
+        self.database.engine.readers.add(self)
+
+    def finish(self) -> None:
+        """Hold the rest of the result, as the views are about to change; perhaps in another thread. A query whose rows
+        nobody has asked for yet runs again instead, but not in a transaction."""
+        if self.again is None or self.transaction is not None:
+            self._lost = hold_rest(self)
+            self._reads_on = False
+
+    def streams(self) -> list[Stream]:
+        """The open streams of the result."""
+        return list(self._streams or ())
+
+    def end_result(self) -> None:
+        """Let go of a result that may not have been read to its end. Another thread may be reading its rest."""
+        with self.held_reading() if self._reads_on else nullcontext():  # Its scans go on until they are told.
+            self._end_streams()
+            self.duck.abort()
+            if self._reads_on:
+                self.database.engine.readers.discard(self)
+            self._reads_on, self._lost = False, None
+            self.has_result, self.again = False, None
+
+    def is_behind(self) -> bool:
+        """Whether the views have changed since the reading of the result began."""
+        return self.reading is not None and self.reading.version != self.database.engine.version
 
     def current_reading(self) -> ReadSession:
         self.reading = self.reading or self._new_reading()

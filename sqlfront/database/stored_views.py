@@ -11,6 +11,7 @@ name of a stored query begins with `!`, and a stored query reads no other view (
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,24 @@ def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
     in the user's, temporary tables may hide those of the query. None of the name may be there."""
     with frozen(con, entry.settled):
         put_views(database, con, entry.name, entry.scan, query_over_tables(database, entry))
-    database.save_view(con, entry)
+    _save_definition(con, entry)
+
+
+def _save_definition(con: Any, view: StoredView) -> None:
+    """Write a view's definition to the database, in the transaction of `con`."""
+    con.execute(
+        f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            view.name.schema,
+            view.name.name,
+            view.written,
+            view.select,
+            json.dumps(view.options),
+            json.dumps(view.column_names),
+            view.scan,
+            json.dumps(view.settings),
+        ],
+    ).fetchall()
 
 
 def put_views(database: Database, con: Any, name: QualifiedName, scan: int, query: str) -> None:

@@ -1,1 +1,1 @@
-"""What a person sees of a statement that runs, and how it is stopped: progress, Ctrl-C."""
+"""What a person has of a statement that runs: its progress, Ctrl-C, a lazy result."""

@@ -102,3 +102,17 @@ def test_others_can_reach_a_file_and_whom_the_root_is_given(tmp_path: Path, look
     con.session.database.root.cursor().execute("INSERT INTO t VALUES (1, 5)")
     for _ in range(2):
         assert con.execute(LOOK_UP).fetchall() == [(1, 6)]
+
+
+def test_a_session_whose_statement_has_ended_is_looked_at_once(looks: list[int]) -> None:
+    con = opened()
+    reader, other = con.cursor(), con.cursor()
+    for statement in ("CREATE MATERIALIZED VIEW w AS SELECT x FROM t", "SELECT max(s) FROM v", "SHOW STATE"):
+        other.execute(statement)
+        reader.execute(LOOK_UP)
+        looks.clear()
+        assert reader.execute(LOOK_UP).fetchall() == reader.execute(LOOK_UP).fetchall() == [(1, 1)]
+        assert looks == []
+    other.execute("PREPARE later AS INSERT INTO t VALUES ($1, $2)")
+    other.execute("EXECUTE later(1, 2)").fetchall()
+    assert reader.execute(LOOK_UP).fetchall() == [(1, 3)]

@@ -17,10 +17,11 @@ class Stream:
 
     def __init__(self, reader: pa.RecordBatchReader, reading: Callable[[], AbstractContextManager[None]]) -> None:
         self._reader: pa.RecordBatchReader | None = reader
-        self._reading = reading
+        self._reading, self.schema = reading, reader.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches. StaleRead when another epoch is committed, InterfaceError after `close`."""
+        """The batches, all of one epoch. StaleRead where the rest was too large to be held, InterfaceError after
+        `close`."""
         while True:
             if self._reader is None:
                 raise InterfaceError(
@@ -34,6 +35,22 @@ class Stream:
                 except StopIteration:
                     return
             yield batch
+
+    def hold(self, room: float) -> bool:
+        """Read the remaining batches into memory; False if they need more bytes than `room`: the stream has then lost
+        rows, and nothing more is read from it. Under the lock, within the reading."""
+        import pyarrow as pa
+
+        if self._reader is None:
+            return True
+        held = list[pa.RecordBatch]()
+        for batch in self._reader:
+            held.append(batch)
+            room -= batch.nbytes
+            if room < 0:
+                return False
+        self._reader = pa.RecordBatchReader.from_batches(self.schema, held)
+        return True
 
     def close(self) -> None:
         """Let go of DuckDB's result."""
