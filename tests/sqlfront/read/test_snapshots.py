@@ -64,7 +64,9 @@ def test_a_view_is_that_of_the_transaction(
 def test_a_read_without_duckdb_fixes_what_a_transaction_sees(con: sqlfront.Connection) -> None:
     con.execute("INSERT INTO r VALUES (2)")
     for read in ("SELECT n FROM m WHERE n = 1", "SELECT count(*) FROM m"):
-        con.execute(f"BEGIN; {read}")
+        con.execute(read)  # Its names are known from now on: nothing but the pin asks DuckDB.
+        con.execute("BEGIN")
+        con.execute(read)
         con.cursor().execute("INSERT INTO r VALUES (1)")
         assert con.execute("SELECT n, (SELECT count(*) FROM r) FROM m").fetchall() == [(1, 1)]
         con.execute("ROLLBACK")
