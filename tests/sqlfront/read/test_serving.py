@@ -182,6 +182,12 @@ def test_a_result_begins_with_its_first_row(con, partly):
     assert con.fetchone() is None
 
 
+def test_a_first_row_is_of_the_present_epoch(con):
+    con.execute("SELECT k, s, 1::UHUGEINT AS u FROM v ORDER BY k LIMIT 20")
+    con.cursor().execute("DELETE FROM a")
+    assert con.fetchone() is None
+
+
 def test_a_rest_beyond_the_memory_limit_is_refused(con, monkeypatch):
     other, engine = con.cursor(), con.session.database.engine
     query = big(con, "many")
