@@ -8,15 +8,15 @@ from sqlfront.maintenance.relation.base_relation import Relation
 def columns_read(relation: Relation) -> set[str]:
     """The columns (casefolded) from which a relation's stores are computed; perhaps too many, never too few."""
     import sqlglot
-    from sqlglot import exp
+    from sqlglot.tokens import TokenType
 
     found: set[str] = set()
     for item in relation.inputs.values():
         if item.source is not None:
             found.add(item.source.casefold())
             continue
-        tree = sqlglot.parse_one(item.expression, dialect="duckdb")
-        found |= {name.name.casefold() for name in tree.find_all(exp.Identifier)}
+        words = sqlglot.tokenize(item.expression, dialect="duckdb")  # A parser would nest as the expression does.
+        found |= {word.text.casefold() for word in words if word.token_type != TokenType.STRING}
     return found
 
 

@@ -111,15 +111,16 @@ class OrderedRows:
             for sign, positions in ((1, ends), (-1, starts)):
                 rows, copies = self.select(groups, positions)
                 for place in np.flatnonzero(copies):
-                    self._add_copies(found[place], int(rows[place]), sign * int(copies[place]))
+                    self._add_copies(found[place], int(rows[place]), int(copies[place]), sign)
         return found
 
-    def _add_copies(self, sums: np.ndarray, row: int, copies: int) -> None:
-        """Add the values of some copies of a row to sums: the row has the values of all of its copies."""
+    def _add_copies(self, sums: np.ndarray, row: int, copies: int, sign: int) -> None:
+        """Add (or with sign -1 take) the values of some copies of a row, which has the values of all of its copies."""
         values, limbs = len(sums), self.table.limbs
         words = words_at(row + 8 * self.table.keys, values * limbs).reshape(values, limbs)
         whole = to_integers(words)
-        added = [total + value * copies // whole[0] for total, value in zip(to_integers(sums), whole, strict=True)]
+        shares = [value * copies // whole[0] for value in whole]
+        added = [total + sign * share for total, share in zip(to_integers(sums), shares, strict=True)]
         sums[:] = from_integers(added, sums.shape[1])
 
     def select(self, groups: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

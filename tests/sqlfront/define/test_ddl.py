@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sqlfront
+from sqlfront.database import stored_views
 
 
 @pytest.fixture
@@ -173,9 +174,8 @@ def test_a_failure_inside_drop_or_replace_leaves_everything(con, monkeypatch):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT t.a, t.b FROM t, c WHERE t.a = c.a")
     con.apply_row("c", (1,))
     before = state(con)
-    database = type(con.session.database)
     with monkeypatch.context() as patch:
-        patch.setattr(database, "save_view", lambda *_: 1 / 0)
+        patch.setattr(stored_views, "_save_definition", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             con.execute("CREATE OR REPLACE MATERIALIZED VIEW w AS SELECT b FROM t")
     uninstall = type(con.session.database.capture).uninstall

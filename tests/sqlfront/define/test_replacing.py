@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import sqlfront
+from sqlfront.database import stored_views
 from sqlfront.maintenance.engine import Engine
 from tests.slices import parts
 
@@ -165,7 +166,7 @@ def test_a_failure_half_way_changes_nothing(con: sqlfront.Connection, monkeypatc
         with pytest.raises(ZeroDivisionError):
             con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW base AS {OTHERS['base'][0]}")
     with monkeypatch.context() as patch:
-        patch.setattr(type(con.session.database), "save_view", lambda *_: 1 / 0)
+        patch.setattr(stored_views, "_save_definition", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW base AS {OTHERS['base'][0]}")
     assert everything(con) == before
