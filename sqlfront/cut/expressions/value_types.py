@@ -270,6 +270,8 @@ def _type_name(kind: Any) -> str:
         case "MAP" if held:
             return f"MAP({', '.join(_type_name(part['second']) for part in held['type_info']['child_types'])})"
     fields = [(part["first"], _type_name(part["second"])) for part in info.get("child_types") or ()]
+    if kind["id"] == "UNION":
+        fields = fields[1:]  # The first is the number of the member.
     if not fields:
         return str(kind["id"])
     return f"{kind['id']}({', '.join(f'{quoted(name)} {type_}' if name else type_ for name, type_ in fields)})"
