@@ -65,7 +65,7 @@ class NearestRowsNode(KeptRowsNode):
         return OrderedStore(relation, keys, [(time, self._direction), *others], self.name, extreme)
 
     def _extreme_of_left(self) -> tuple[str, bool] | None:
-        """The column of the left of which subtrees know the greatest value, or the least."""
+        """The column of the left whose extremes subtrees know, and whether these are the greatest; None without one."""
         return None
 
     def _open_right(self, relation: Relation, keys: Sequence[str]) -> OrderedStore:

@@ -137,8 +137,8 @@ class Relation:
         ranges: bool = False,
         summaries: Sequence[Summary] = (),
     ) -> bool:
-        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another, if asked
-        with sums over ranges and subtree summaries; True if its table was made anew and must be refilled."""
+        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another. `ranges`
+        and `summaries` are what the order's tree knows besides. True if the table was made anew: it must be filled."""
         fits = store.order in (None, order)
         more = [one for one in summaries if fits and one not in store.summaries]
         ranges = ranges and fits

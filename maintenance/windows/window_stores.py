@@ -81,8 +81,8 @@ class WindowStores:
     def open(
         self, definition: Definition, relations: Mapping[str, Relation], user: str
     ) -> list[tuple[Relation, LeafStore, Table | None]]:
-        """Open the stores for a view. Those whose tables are empty: new ones, and ones whose rows are in a former
-        table, because they needed more summaries."""
+        """Open the stores for a view. The stores whose tables are empty, each with its former table: a new store has
+        none, and a store that needed more summaries has its rows there."""
         [atom] = definition.atoms
         held = set(definition.free)
         variables = tuple(column for column in atom.variables if column.name in held)

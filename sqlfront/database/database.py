@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.arguments import split_config
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
@@ -65,8 +65,10 @@ class Database:
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
         self.spark: Any = None
-        self.replaying = self.is_prepared = False  # `is_prepared`: this process has made the bookkeeping tables.
-        self.snapshot_every, self._budget = own["sqlfront_snapshot"], own["sqlfront_memory"]  # Seconds or 0, bytes.
+        self.replaying = False
+        self.is_prepared = False  # Whether this process has made the bookkeeping tables.
+        self.snapshot_every: float = own["sqlfront_snapshot"]  # Seconds; 0: there are no snapshots.
+        self._budget = own["sqlfront_memory"]  # Bytes.
         self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
         self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
@@ -83,7 +85,8 @@ class Database:
         self.over_wall: tuple[int, Set[str]] = (-1, frozenset())  # The views over the wall clock, at a revision.
         self.ticker: Ticker | None = None
         self._next_scan = 1
-        self._reader = self._writer = cast(Any, None)
+        self._reader: Any = None
+        self._writer: Any = None
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         note_open(self)
 

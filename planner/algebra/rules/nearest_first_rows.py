@@ -45,7 +45,7 @@ class _Turning:
         self._facts, self._shared = facts, dict[str, Term]()
 
     def visit(self, term: Term, needed: Columns) -> Term:
-        """A term of which the needed columns are read."""
+        """The term after the rule. Nobody reads more of it than the `needed` columns."""
         if isinstance(term, Common):
             if term.name not in self._shared:
                 self._shared[term.name] = self.visit(term.term, frozenset(term.term.columns))

@@ -112,9 +112,9 @@ def members_at(table, index, group, groups, rows, count, width, scratch, out):
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
 def ranges(table, index, group, groups, rows, count, width, test, ends, beside, scratch, out):
-    """The addresses of the members that pass a row's test and fail that of the row at ends[i] (0: all fail it). Those
-    that fail its test `beside` (0: none), of the column whose extremes subtrees know, are left out. Returns how many
-    there are."""
+    """The addresses of the members that pass a row's test and fail that of the row at ends[i] (0: all fail it). Members
+    that fail the row's test `beside` (0: no test) are left out; it compares the column whose extremes subtrees know.
+    Returns how many there are."""
     after = 2 * (load(table, LINKS) + 2 * index)
     made = 0
     for i in range(count):

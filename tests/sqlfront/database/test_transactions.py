@@ -348,8 +348,6 @@ def test_two_threads_see_whole_epochs(con):
                 reads[0] += 1
                 if (s or 0) != 5 * n or n % 10 or left != right or t != real:
                     problems.append((s, n, left, right, t, real))
-            except sqlfront.StaleRead:
-                pass
             except BaseException as error:
                 problems.append(error)
                 return
