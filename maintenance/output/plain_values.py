@@ -27,7 +27,7 @@ def plain_sums(raw: RawColumn, parts: Sequence[Part], values: Callable[[Part], n
     """A sum or count, whose measures have these parts, from the values of parts, shape (rows, limbs). BeyondTypeError
     for a sum that does not fit its type, which DuckDB then says."""
     bound = 2 ** SUMS[raw.type]
-    columns = [(coefficient, _whole(values(parts[measure]))) for coefficient, measure in raw.terms]
+    columns = [(coefficient, to_integers(values(parts[measure]))) for coefficient, measure in raw.terms]
     if len(columns) == 1 and columns[0][0] == 1:
         totals = columns[0][1]
     else:
@@ -49,8 +49,3 @@ def plain_integers(codec: Codec, words: Sequence[np.ndarray]) -> list[Any]:
     if RESERVED_LOW in values:
         return codec.decode(words).to_pylist()
     return [None if value == NULL_CODE else value for value in values] if NULL_CODE in values else values
-
-
-def _whole(limbs: np.ndarray) -> list[int]:
-    found: list[int] = limbs[:, 0].tolist() if limbs.shape[1] == 1 else to_integers(limbs)
-    return found

@@ -133,7 +133,9 @@ def combine(terms: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
 
 
 def to_integers(limbs: np.ndarray) -> list[int]:
-    """The numbers as Python integers; for rare paths and tests."""
+    """The numbers as Python integers: at once where all of them are whole words, else one by one."""
+    if not (limbs[:, 1:] != limbs[:, :1] >> 63).any():
+        return limbs[:, 0].tolist()
     data = np.ascontiguousarray(limbs)
     return [int.from_bytes(row.tobytes(), "little", signed=True) for row in data]
 
