@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 STEPS_SOUGHT = 8
 """Rows of whole partitions are read in the time that one row takes along a tree."""
 
+_FEW = 64
+"""So many rows are sought before it is known whether their partitions are large: their places tell that, too."""
+
 
 class WindowColumns:
     """The window functions of copies of a source's rows: those at `repeat` (None: one of each), the first after those
@@ -108,7 +111,14 @@ class WindowColumns:
         rows = OrderedRows(kept.source.store.table)
         words = [word[self._repeat] for name in kept.shape.variables for word in self._source.words(name)]
         addresses = rows.rows(np.column_stack(words))
-        groups, most = rows.groups_of(addresses), len(addresses) * STEPS_SOUGHT
+        most = len(addresses) * STEPS_SOUGHT
+        if (
+            len(addresses) <= _FEW
+            and int((sought := SoughtRows(kept, rows, addresses, self._copies)).size.max()) > most
+        ):
+            self._sought.append(sought)
+            return sought
+        groups = rows.groups_of(addresses)
         if int(rows.copies(groups).max(initial=0)) > most or int(rows.copies(np.unique(groups)).sum()) > most:
             self._sought.append(SoughtRows(kept, rows, addresses, self._copies))
             return self._sought[-1]

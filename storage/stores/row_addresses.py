@@ -6,23 +6,23 @@ An address is 0 where there is no row, and valid until the table changes. `scrat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import addressof, c_char
-from typing import Any
 
 import numpy as np
 
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.programs import python_rows
 from sqlfront.storage.kernels.tables import group_reads, key_lookups
 from sqlfront.storage.stores.table import Table
 
-_from_buffer: Any = c_char.from_buffer  # An array is a buffer, which its type does not say.
+_object_word = entry_point(python_rows.object_word)
+_DATA = object.__basicsize__ // 8
+"""The word of an array, behind what all objects have, with the address of its data (NumPy C-API, PyArrayObject)."""
 
 
 def address_of(words: np.ndarray) -> int:
-    """Where an array's words lie. A quarter of the time that `ctypes.data` takes."""
-    try:
-        return addressof(_from_buffer(words))
-    except (TypeError, ValueError):  # It is read-only, empty, or strided.
-        return int(words.ctypes.data)
+    """Where an array's words lie. A small part of the time that `ctypes.data` takes."""
+    address: int = _object_word(words, _DATA)
+    return address
 
 
 def find_rows(table: Table, keys: np.ndarray, scratch: np.ndarray) -> np.ndarray:

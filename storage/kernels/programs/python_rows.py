@@ -1,4 +1,5 @@
-"""Python's own rows in kernels: a tuple of integers becomes words. These kernels run with the GIL."""
+"""Python's own objects in kernels: a tuple of integers becomes words, an array tells where its words lie. These kernels
+run with the GIL."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from sqlfront.storage.kernels.layout import (
     ROW_SOURCES,
     ROW_WORDS,
 )
-from sqlfront.storage.kernels.lowering import intrinsic, ir, types
+from sqlfront.storage.kernels.lowering import intrinsic, ir, python_object, types
 from sqlfront.storage.kernels.memory import load, store
 
 _tuple_size = types.ExternalFunction("PyTuple_Size", types.int64(types.int64))
@@ -56,3 +57,9 @@ def pack_row(entry, row, weight):
         _clear_error()
         return 0
     return 1
+
+
+@kernel(types.int64(python_object, types.int64), held=True)
+def object_word(value, place):
+    """A word of a Python object's own memory."""
+    return load(address_of(value), place)
