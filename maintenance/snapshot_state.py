@@ -5,13 +5,14 @@ trees, programs and attachments are made as ever; what comes from the snapshot a
 its place: a store by its relation and its key, a view's own table by the view and its number there. A layout that
 differs is refused, and the engine is then of no use.
 
-Cost: a copy of the memory; nothing is hashed, sorted or added up.
+Cost: nothing is hashed, sorted or added up. Arrays that can be mapped are not even copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,7 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.canonical_text import canonical
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.stores.table import Table
-from sqlfront.storage.stores.table_arrays import adopt, arrays_of, layout_of, references_of
-
-Read = Callable[[str, np.ndarray], None]
-"""Fills memory with the array of this name."""
+from sqlfront.storage.stores.table_arrays import Mapped, Read, adopt, arrays_of, layout_of, references_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class SnapshotState(MemoryBudget):
         for name, relation in facts["relations"].items():
             self.layouts[name] = {key: _layout(*written) for key, written in relation["stores"].items()}
 
-    def adopt(self, facts: Mapping[str, Any], read: Read) -> None:
+    def adopt(self, facts: Mapping[str, Any], read: Read, mapped: Mapped = lambda name, size: 0) -> None:
         """Take the rows of a snapshot for the relations and views made since `prepare`. OperationalError if they are
         not those of the snapshot; the engine is then of no use."""
         with self.lock:
@@ -88,7 +86,7 @@ class SnapshotState(MemoryBudget):
                     if member.limbs < written["limbs"]:
                         member.widen(written["limbs"])
             self._assemble()
-            self._take_tables(facts, read)
+            self._take_tables(facts, read, mapped)
             for name, members in facts["views"].items():
                 for member, written in zip(self.views[name].members, members, strict=True):
                     _take_balance(member, written["balance"])
@@ -101,7 +99,7 @@ class SnapshotState(MemoryBudget):
 
     # Inside --------------------------------------------------------------------------------------
 
-    def _take_tables(self, facts: Mapping[str, Any], read: Read) -> None:
+    def _take_tables(self, facts: Mapping[str, Any], read: Read, mapped: Mapped) -> None:
         stores = {
             name: {canonical(store.key): store for store in self.relations[name].stores.values()}
             for name in facts["relations"]
@@ -113,7 +111,8 @@ class SnapshotState(MemoryBudget):
         for name, table in found.items():
             if layout_of(table) != written[name]["layout"]:
                 raise _differs(f"{name} is laid out in another way")
-            adopt(table, written[name]["sizes"], _within(name, read))
+            own = partial(_mapped_within, mapped, name)
+            adopt(table, written[name]["sizes"], _within(name, read), own)
 
     def _tables(
         self, stores: Mapping[str, Mapping[str, LeafStore]], views: Collection[str]
@@ -205,6 +204,11 @@ def _layout(
 def _within(name: str, read: Read) -> Read:
     """Reads the arrays whose names begin with this one."""
     return lambda own, words: read(f"{name} {own}", words)
+
+
+def _mapped_within(mapped: Mapped, name: str, own: str, size: int) -> int:
+    """Maps an array whose name begins with this one."""
+    return mapped(f"{name} {own}", size)
 
 
 def _differs(why: str) -> OperationalError:

@@ -137,7 +137,7 @@ def _restored(
             if columns_of(database, con, view) != entry.definition.columns:
                 raise _refused(f"view {shown(view.name)} has other columns")
             entry.comes_back = dict(entry.options), nodes
-    engine.adopt(state, file.read)
+    engine.adopt(state, file.read, file.mapped)
     version = engine.version
     if found.changes:
         engine.commit(engine.apply({name: _change(rows) for name, rows in found.changes.items()}))

@@ -1,19 +1,21 @@
 """The files of a snapshot: a manifest (JSON under its hash), and the memory of all arrays.
 
 A snapshot is written to a folder of another name, synced, and renamed: under its own name it is whole. Each array
-begins at a page. It is checked chunk by chunk as it is read. The log of the epochs since is in the same folder.
+begins at a page. Large arrays are mapped, copy-on-write, the others read; all are checked, chunk by chunk, before they
+are used. The log of the epochs since is in the same folder. No file of a snapshot is ever written again under its name,
+so a mapping has what has been checked.
 
-Cost: one pass over the memory each way, bound by the disk, and the checks. Several threads read.
+Cost: one pass over the arrays each way, bound by the disk or by memory. Several threads check.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import shutil
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from sqlfront.storage.errors import OperationalError
+from sqlfront.storage.kernels.tables.mapped_memory import check_of, map_file, unmap
+from sqlfront.storage.stores.table import words_at
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -31,7 +35,9 @@ LOG = "log"
 """The log of the epochs since a snapshot, in its folder."""
 _MANIFEST, _ARRAYS = "manifest", "arrays"
 _UNFINISHED = "unfinished-"
-_PAGE, _CHUNK = 1 << 12, 1 << 24
+_PAGE, _CHUNK = max(1 << 12, mmap.PAGESIZE), 1 << 24
+_MAPPED_FROM = 1 << 16
+"""Bytes from which on an array is mapped: a process may have some ten thousand mappings."""
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -144,32 +150,52 @@ class SnapshotFile:
     def read(self, name: str, into: np.ndarray) -> None:
         """Fill memory with an array, and check it."""
         assert self._pool is not None
-        found = self.arrays.get(name)
-        if found is None or found.size != into.nbytes:
-            raise damaged(f"array {name} is not there, or of another size")
-        memory = into.view(np.uint8).data
+        found, memory = self._found(name, into.nbytes), into.view(np.uint8)
         starts = [start for start, _ in _chunks(found.start, found.size)]
         parts = [memory[start : start + size] for start, size in _chunks(0, found.size)]
-        for check, seen in zip(found.checks, self._pool.map(self._fill, starts, parts), strict=True):
-            if check != seen:
-                raise damaged(f"array {name} has changed: its check does not hold")
+        _compare(name, found, self._pool.map(self._fill, starts, parts))
+
+    def mapped(self, name: str, size: int) -> int:
+        """The address of an array of this size, mapped and checked, which belongs to the caller; 0 if it is to be
+        read: it is small, or the system cannot map it."""
+        assert self._pool is not None
+        found = self._found(name, size)
+        if size < _MAPPED_FROM or found.start % mmap.PAGESIZE:
+            return 0
+        with open(self.folder / _ARRAYS, "rb") as file:
+            address: int = map_file(file.fileno(), found.start, size)
+        if address:
+            parts = [words_at(address + start, length // 8).view(np.uint8) for start, length in _chunks(0, size)]
+            try:
+                _compare(name, found, self._pool.map(_check_of, parts))
+            except BaseException:
+                unmap(address, size)
+                raise
+        return address
 
     def verify(self) -> None:
         """Check all arrays. O(bytes)."""
         for name, one in self.arrays.items():
             self.read(name, np.empty(one.size, np.uint8))
 
-    def _fill(self, start: int, chunk: memoryview) -> int:
+    def _found(self, name: str, size: int) -> Array:
+        found = self.arrays.get(name)
+        if found is None or found.size != size:
+            raise damaged(f"array {name} is not there, or of another size")
+        return found
+
+    def _fill(self, start: int, chunk: np.ndarray) -> int:
         """Read one chunk; its check."""
+        memory = chunk.data
         with open(self.folder / _ARRAYS, "rb", buffering=0) as file:
             file.seek(start)
             done = 0
-            while done < len(chunk):
-                count = file.readinto(chunk[done:])
+            while done < len(memory):
+                count = file.readinto(memory[done:])
                 if not count:
                     raise damaged("its arrays end too early")
                 done += count
-        return zlib.crc32(chunk)
+        return _check_of(chunk)
 
 
 def damaged(why: str) -> OperationalError:
@@ -195,7 +221,21 @@ def _check(path: Path, start: int, size: int) -> int:
     """The check of a part of a file. Without threads of its own: a program that ends can start none."""
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
-        return zlib.crc32(file.read(size))
+        return _check_of(np.frombuffer(file.read(size), np.uint8))
+
+
+def _check_of(chunk: np.ndarray) -> int:
+    """The check of bytes."""
+    words, tail = divmod(len(chunk), 8)
+    last = int.from_bytes(chunk[len(chunk) - tail :].tobytes(), "little")
+    found: int = check_of(int(chunk.ctypes.data), words, last)
+    return found
+
+
+def _compare(name: str, array: Array, found: Iterable[int]) -> None:
+    for check, seen in zip(array.checks, found, strict=True):
+        if check != seen:
+            raise damaged(f"array {name} has changed: its check does not hold")
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

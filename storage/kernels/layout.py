@@ -36,7 +36,9 @@ OWNER, OWNER_INDEX = 20, 21
 ORDER = 22
 RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
 SUMS, SUMMARIES = 27, 28
-HEADER_WORDS = 29
+# How many bytes at SLOTS and ROWS are those of a file, mapped; 0 where the memory is the C allocator's.
+SLOTS_MAPPED, ROWS_MAPPED = 29, 30
+HEADER_WORDS = 31
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2

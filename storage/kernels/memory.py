@@ -2,10 +2,12 @@
 
 Stores live in memory from the C allocator and are passed to kernels as one integer: no reference
 counting in hot loops, growth by realloc, and drained memory goes back to the allocator at once.
+Arrays of a file can be mapped in the place of such memory (tables/mapped_memory.py).
 """
 
 from __future__ import annotations
 
+import mmap
 import sys
 
 from sqlfront.storage.kernels.lowering import cgutils, intrinsic, ir, types
@@ -13,6 +15,8 @@ from sqlfront.storage.kernels.lowering import cgutils, intrinsic, ir, types
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _I128 = ir.IntType(128)
+MAPPING = ("linux", "darwin")
+"""Systems whose files are mapped."""
 
 calloc = types.ExternalFunction("calloc", types.int64(types.int64, types.int64))
 realloc = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
@@ -126,6 +130,37 @@ def advise(typingctx, address, size, advice):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def map_file(typingctx, handle, start, size):
+    """The address of `size` bytes of an open file, changes to which stay in this process. 0 if the system cannot."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform not in MAPPING:
+            return _I64(0)
+        function_type = ir.FunctionType(_I64, [_I64, _I64, _I32, _I32, _I32, _I64])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "mmap")
+        handle, start, size = arguments
+        access, private = _I32(mmap.PROT_READ | mmap.PROT_WRITE), _I32(mmap.MAP_PRIVATE)
+        address = builder.call(function, [_I64(0), size, access, private, builder.trunc(handle, _I32), start])
+        return builder.select(builder.icmp_signed("==", address, _I64(-1)), _I64(0), address)
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def unmap(typingctx, address, size):
+    """Give back what `map_file` has mapped."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform in MAPPING:
+            function_type = ir.FunctionType(_I32, [_I64, _I64])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "munmap")
+            builder.call(function, arguments)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -8,7 +8,7 @@ dictionaries whose references it counts. That the dictionaries have counted the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.stores.table import Table, words_at
 
+Read: TypeAlias = Callable[[str, np.ndarray], None]
+"""Fills memory with the array of this name."""
+Mapped: TypeAlias = Callable[[str, int], int]
+"""The address of the array of this name and size, which belongs to who asks; 0 if it has to be read."""
 _SIZES = {"used": at.USED, "free": at.FREE, "live": at.LIVE}
 _LAYOUT = (at.KEYS, at.VALUES, at.LIMBS, at.WIDTH, at.INDEXES, at.TAIL, at.LINKS, at.REFERENCES, at.RANKS, at.SUMS)
 
@@ -44,15 +48,20 @@ def arrays_of(table: Table) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     return sizes, arrays
 
 
-def adopt(table: Table, sizes: Mapping[str, int], read: Callable[[str, np.ndarray], None]) -> None:
-    """Give a table of the same layout the contents that another one had, by its `arrays_of`: `read(name, words)` fills
-    memory with the array of this name. What the table held goes. If `read` fails, the table is of no use."""
+def adopt(table: Table, sizes: Mapping[str, int], read: Read, mapped: Mapped = lambda name, size: 0) -> None:
+    """Give a table of the same layout the contents that another one had, by its `arrays_of`: mapped arrays, and copies
+    of the others. What the table held goes. If reading fails, the table is of no use."""
     table.release()
     for prefix, one in _parts(table):
-        header, used = one.header, sizes[prefix + "used"]
-        upkeep.allocate(one.address, sizes[prefix + "slots"], used)
-        read(prefix + "slots", words_at(header[at.SLOTS], sizes[prefix + "slots"]))
-        read(prefix + "rows", words_at(header[at.ROWS], used * one.width))
+        header = one.header
+        for name, count, width, place, take in (
+            ("slots", sizes[prefix + "slots"], 1, at.SLOTS, upkeep.take_slots),
+            ("rows", sizes[prefix + "used"], one.width, at.ROWS, upkeep.take_rows),
+        ):
+            address = mapped(prefix + name, 8 * count * width)
+            take(one.address, count, address)
+            if address == 0:
+                read(prefix + name, words_at(header[place], count * width))
         for name, place in _SIZES.items():
             header[place] = sizes[prefix + name]
 

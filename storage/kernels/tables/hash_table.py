@@ -33,10 +33,11 @@ from sqlfront.storage.kernels.layout import (
     VALUES,
     WIDTH,
 )
-from sqlfront.storage.kernels.memory import add_overflows, calloc, free, load, load32, realloc, store, store32
+from sqlfront.storage.kernels.memory import add_overflows, calloc, load, load32, realloc, store, store32
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import add_value, sign_of
+from sqlfront.storage.kernels.tables.mapped_memory import free_slots, resize_rows
 from sqlfront.storage.kernels.tables.ordered_group import insert_ordered, remove_ordered, splice
 from sqlfront.storage.kernels.tables.subtree_sums import change_sums
 
@@ -116,7 +117,7 @@ def resize_slots(table, size):
             while load(slots, j) != 0:
                 j = (j + 1) & mask
             store(slots, j, slot)
-    free(old)
+    free_slots(table)
     store(table, SLOTS, slots)
     store(table, MASK, mask)
 
@@ -135,8 +136,7 @@ def reserve(table, more):
     if used + more > capacity:
         capacity = max(used + more, used + used // 2)
         width = load(table, WIDTH) * 8
-        store(table, ROWS, realloc(load(table, ROWS), capacity * width))
-        store(table, CAPACITY, capacity)
+        resize_rows(table, capacity)
         use_huge_pages(load(table, ROWS), capacity * width)
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):

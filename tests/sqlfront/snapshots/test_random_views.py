@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from sqlfront.snapshots import snapshot_file
 from tests.sqlfront.fuzz.replay import Replay
 from tests.sqlfront.snapshots.test_log import killed
 
@@ -59,13 +60,15 @@ def run(seeds: range, path: Path, views: int, epochs: int) -> Counter[str]:
     return seen
 
 
-def test_random_views_of_a_file_that_is_reopened(tmp_path: Path) -> None:
+def test_random_views_of_a_file_that_is_reopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", 1)
     seen = run(range(3, 4), tmp_path, 3, 5)
     assert seen["opened"] == seen["adopted"] > seen["killed"] >= 1
 
 
 @pytest.mark.slow
-def test_random_views_of_a_file_that_is_reopened_at_length(tmp_path: Path) -> None:
+def test_random_views_of_a_file_that_is_reopened_at_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", 1)
     seen = run(range(500, 560), tmp_path, 8, 12)
     assert seen["opened"] >= seen["adopted"] >= 0.8 * seen["opened"] >= 80
     assert seen["killed"] >= 40

@@ -16,6 +16,8 @@ import pytest
 
 import sqlfront
 from sqlfront.snapshots import snapshot_file, snapshot_key
+from sqlfront.storage.kernels.tables.mapped_memory import unmap
+from sqlfront.storage.stores.table import words_at
 
 VIEWS = {
     "joined": "SELECT t.s, u.d FROM t JOIN u USING (a)",
@@ -127,7 +129,9 @@ def manifest(path: str) -> Path:
     return found
 
 
-def test_every_kind_of_view_comes_back_and_goes_on(path):
+@pytest.mark.parametrize("mapped_from", [1, 1 << 40])
+def test_every_kind_of_view_comes_back_and_goes_on(path, mapped_from, monkeypatch):
+    monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", mapped_from)
     set_up(path)
     with sqlfront.connect(path, config={"sqlfront_snapshot": "off"}) as con:
         assert not is_adopted(con)
@@ -265,6 +269,24 @@ def test_a_snapshot_that_may_not_fit_is_not_used(few, how, caplog, tmp_path):
         assert few in line and "built from their tables" in line
         assert SPOILED[how] in line
         check(con)
+
+
+def test_every_mapped_array_is_checked(few, monkeypatch):
+    monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", 1)
+    arrays = manifest(few).parent / "arrays"
+    whole = arrays.read_bytes()
+    with snapshot_file.SnapshotFile(arrays.parent) as file:
+        tables = {name: one for name, one in file.arrays.items() if not name.startswith("dictionary") and one.size}
+        for name, one in tables.items():
+            for place in (one.start, one.start + one.size - 1):
+                arrays.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+                with pytest.raises(sqlfront.OperationalError, match="its check does not hold"):
+                    file.mapped(name, one.size)
+            arrays.write_bytes(whole)
+            address = file.mapped(name, one.size)
+            assert words_at(address, one.size // 8).tobytes() == whole[one.start : one.start + one.size]
+            unmap(address, one.size)
+    assert len(tables) > 5
 
 
 def test_another_release_builds_views_anew(few, caplog, monkeypatch):

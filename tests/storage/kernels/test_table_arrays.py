@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.storage.codecs.dictionary import Dictionary
 from sqlfront.storage.errors import InternalError
 from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.tables.mapped_memory import check_of, map_file
 from sqlfront.storage.stores.table import Table
 from sqlfront.storage.stores.table_arrays import adopt, arrays_of, layout_of
 
@@ -62,10 +65,25 @@ def taken(table: Table, into: Table) -> Table:
     return into
 
 
+def mapped(table: Table, into: Table, path: Path) -> Table:
+    """`into`, with the table's arrays mapped from a file."""
+    sizes, arrays = arrays_of(table)
+    places, content = {}, b""
+    for name, array in arrays.items():
+        places[name] = len(content)
+        content += array.tobytes() + bytes(-array.nbytes % mmap.PAGESIZE)
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        number = file.fileno()
+        adopt(into, sizes, lambda *_: None, lambda name, size: map_file(number, places[name], size) if size else 0)
+    return into
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
 @pytest.mark.parametrize("limbs", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [0, 7, 400])
-def test_a_table_that_takes_arrays_goes_on_as_the_other(kind, limbs, rows):
+def test_a_table_that_takes_arrays_goes_on_as_the_other(kind, limbs, rows, is_mapped, tmp_path):
     machine, chance, held = Machine(), random.Random(rows), {}
     table = Table(2, 1, limbs, **KINDS[kind])
     write(machine, table, batch(chance, held, rows))
@@ -73,7 +91,10 @@ def test_a_table_that_takes_arrays_goes_on_as_the_other(kind, limbs, rows):
     other = Table(2, 1, limbs, **KINDS[kind])
     write(machine, other, [(9, 9, 1)])  # It goes.
     assert layout_of(other) == layout_of(table)
-    taken(table, other)
+    path = tmp_path / "arrays"
+    mapped(table, other, path) if is_mapped else taken(table, other)
+    before = path.read_bytes() if is_mapped else b""
+    assert bool(other.header[at.SLOTS_MAPPED]) is is_mapped
     for _ in range(2):
         assert other.rows() == table.rows() == {key: (count,) for key, count in held.items() if count}
         table._check()
@@ -83,6 +104,11 @@ def test_a_table_that_takes_arrays_goes_on_as_the_other(kind, limbs, rows):
         write(machine, other, changes)
     one, two = arrays_of(table), arrays_of(other)
     assert one[0] == two[0], "rows have other numbers"
+    assert not is_mapped or path.read_bytes() == before, "the file has changed"
+    other.compact(0 if other.indexes else -1)
+    other.widen(limbs + 1)
+    assert other.rows() == table.rows()
+    other._check()
 
 
 def test_a_table_without_key_words_goes_on():
@@ -163,3 +189,16 @@ def test_references_of_rows_that_go_are_taken_back():
     taken(empty, table)
     assert words.refs[code] == 0
     assert table.rows() == {}
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 9])
+def test_check_of_words_depends_on_each(count):
+    words = np.arange(count, dtype=np.int64)
+    found = {check_of(words.ctypes.data, count, 0), check_of(words.ctypes.data, count, 1)}
+    for place in range(count):
+        for bit in (0, 31, 63):
+            changed = words.copy()
+            changed[place] ^= np.int64(-(2**63)) if bit == 63 else np.int64(1 << bit)
+            found.add(check_of(changed.ctypes.data, count, 0))
+    assert len(found) == 2 + 3 * count
+    assert check_of(words[::-1].copy().ctypes.data, count, 0) not in found or count == 1
