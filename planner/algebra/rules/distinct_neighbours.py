@@ -1,8 +1,8 @@
 """DISTINCT over inequality joins goes: each row needs one witness, the extreme of a group of rows or its next value.
 
-`SELECT DISTINCT r.b, s.e, t.h FROM r, s, t WHERE r.a < s.d AND s.d < t.g` asks for groups with some a < d < g. The least
-a of the group of r.b serves, and the greatest g of the group of t.h. Of the group of s.e the least d above a serves: the
-value whose predecessor in the group is not above a. So each group of rows has one witness, and is there once.
+`SELECT DISTINCT r.b, s.e, t.h FROM r, s, t WHERE r.a < s.d AND s.d < t.g` asks for groups with some a < d < g. The
+least a of the group of r.b serves, and the greatest g of the group of t.h. Of the group of s.e the least d above a
+serves: its predecessor in the group is not above a. So each group of rows has one witness, and is there once.
 COUNT(DISTINCT x) counts such rows. Tables become extremes, or values with their neighbours: O(N) rows.
 """
 
