@@ -87,6 +87,11 @@ PAPER = (
     Workload("GCQ7", f"SELECT b, c, e, f, h, i {CHAIN}", plain),
     Workload("GCQ8", f"SELECT b, c, e, f, h, i {KEYED}", keyed),
 )
+DISTINCT = (
+    Workload("GCQ5 DISTINCT", f"SELECT DISTINCT a, b, d, e, f, g, h {CHAIN}", plain),
+    Workload("GCQ7 DISTINCT", f"SELECT DISTINCT b, c, e, f, h, i {CHAIN}", plain),
+)
+"""Those with O(N) entries. GCQ8 is not free-connex, and keeps its distinct rows."""
 OWN = (
     Workload("overlaps, rows", f"SELECT x.id, x.s, x.e, y.id AS other {OVERLAP}", intervals),
     Workload("overlaps, count", f"SELECT count(*) AS n {OVERLAP}", intervals),
@@ -103,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--stored", type=int, default=600, help="rows of each table with every join stored")
     parser.add_argument("--times", type=int, default=30, help="random changes of each table")
     options = parser.parse_args(arguments)
-    sizes = [(work, options.rows) for work in PAPER] + [(work, options.intervals) for work in OWN]
+    sizes = [(work, options.rows) for work in (*PAPER, *DISTINCT)] + [(work, options.intervals) for work in OWN]
     rows = [measure(work, size, min(options.stored, size), options.times) for work, size in sizes]
     notes = [
         f"GCQ: {options.rows:,} rows of each table, k one of {KEYS}. The others: {options.intervals:,}.",

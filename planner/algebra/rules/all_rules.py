@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
 from sqlfront.planner.algebra.rules.close_transitively import close_transitively
 from sqlfront.planner.algebra.rules.conjunctive_form import bring_into_conjunctive_form
+from sqlfront.planner.algebra.rules.distinct_neighbours import turn_distinct_into_neighbours
 from sqlfront.planner.algebra.rules.drop_orders import drop_orders
 from sqlfront.planner.algebra.rules.inline_common import inline_common
 from sqlfront.planner.algebra.rules.inline_maps import inline_maps
@@ -42,6 +43,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     turn_extremes_into_nearest,
     turn_row_numbers_into_islands,
     remove_distinct,
+    turn_distinct_into_neighbours,
     prune_columns,
     remove_joins,
     share_common,
@@ -55,6 +57,7 @@ WITH_FACTS: tuple[FactRule, ...] = (
     turn_extremes_into_nearest,
     turn_row_numbers_into_islands,
     remove_distinct,
+    turn_distinct_into_neighbours,
     remove_joins,
 )
 MOST_ROUNDS = 12

@@ -41,8 +41,8 @@ from sqlfront.planner.algebra.terms import (
     Term,
 )
 
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "FLOAT", "DOUBLE")
-_ORDERED = (*_NUMBERS, *(f"U{one}" for one in _NUMBERS[:5]), "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "FLOAT", "DOUBLE")
+ORDERED = (*NUMBERS, *(f"U{one}" for one in NUMBERS[:5]), "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 """Types whose values subtrees know extremes of."""
 _EXTREMES = {
     **{name: (name == "max", 1) for name in ("min", "max")},
@@ -104,18 +104,18 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
 
 def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
     """The one or two inequalities of a join, if they bound one column of the right from one side each."""
-    found = [oriented(one, frozenset(right.columns)) for both in sides.both for one in _bounds_of(both)]
+    found = [oriented(one, frozenset(right.columns)) for both in sides.both for one in bounds_of(both)]
     if sides.left or sides.right or not found or len(found) > 2 or None in found:
         return None
     compared = [one for one in found if one is not None]
     operators = {operator[0] for operator, _, _ in compared}
     kinds = {(mine.type, theirs) for _, mine, theirs in compared}
-    types = _ORDERED if len(compared) > 1 else (*_ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
+    types = ORDERED if len(compared) > 1 else (*ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
     is_range = len(operators) == len(compared) and len(kinds) == 1
-    return compared if is_range and _family(compared[0][2]) in types else None
+    return compared if is_range and type_family(compared[0][2]) in types else None
 
 
-def _bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
+def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
     """BETWEEN of one type as two comparisons; any other condition as it is."""
     if not isinstance(condition, Call) or condition.form != BETWEEN:
         return (condition,)
@@ -124,7 +124,8 @@ def _bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
     return (Compare(">=", value, low), Compare("<=", value, high)) if is_exact else (condition,)
 
 
-def _family(value: Scalar) -> str:
+def type_family(value: Scalar) -> str:
+    """The name of a type without its parameters."""
     return value.type.partition("(")[0]
 
 
@@ -144,12 +145,12 @@ def _extreme(one: Aggregated, right: Term, aligned: Oriented | None, facts: Fact
     read = columns_of(*one.arguments)
     if one.distinct or one.order or not read or not read | columns_of(one.filter) <= frozenset(right.columns):
         return None
-    if len(one.arguments) != arguments or not all(_family(each) in (*_ORDERED, "VARCHAR") for each in one.arguments):
+    if len(one.arguments) != arguments or not all(type_family(each) in (*ORDERED, "VARCHAR") for each in one.arguments):
         return None
     value, *by = one.arguments
     order = (*by, value)
     is_nearest = aligned is not None and order[0] == aligned[2] and descending == (aligned[0] in (">", ">="))
-    if not is_nearest and (by or _family(value) not in _ORDERED):
+    if not is_nearest and (by or type_family(value) not in ORDERED):
         return None
     present = [Not(IsNull(value))] if by and not columns_of(value) <= never_null(right, facts) else []
     sorts = tuple(Sort(item, descending) for item in order)

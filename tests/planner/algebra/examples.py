@@ -5,6 +5,8 @@ Neumann and Kemper's are the queries of Unnesting arbitrary queries, BTW 2015.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlfront.planner.algebra.row_facts import Facts, ForeignKey
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -567,6 +569,23 @@ def latest_of_each_pair() -> Term:
     return Aggregate(joined, cols(r, "a b"), made)
 
 
+def groups_in_a_chain() -> Term:
+    """Groups with values in a chain: the first have their least, the last their greatest, the others the next."""
+    q = Query()
+    r, s, t = q.scan("r"), q.scan("s", prefix="s_"), q.scan("t", prefix="t_")
+    chain = Join("inner", r, s, compare(col(r, "a"), "<", col(s, "s_b")))
+    return Distinct(kept(Join("inner", chain, t, compare(col(s, "s_b"), "<=", col(t, "t_d"))), "b s_c t_c"))
+
+
+def counted_in_a_range() -> Term:
+    """The number of distinct values within a range of each key: a value's least row within it is counted."""
+    q = Query()
+    orders, s = q.scan("orders"), q.scan("s")
+    within = both(compare(col(s, "c"), ">=", col(orders, "price")), compare(col(s, "c"), "<", col(orders, "customer")))
+    counted = replace(q.one("n", "count({before}{0}{behind})", col(s, "b")), distinct=True)
+    return Aggregate(Join("inner", orders, s, within), cols(orders, "id"), (counted,))
+
+
 def values_in_a_row() -> Term:
     """Each value of r once: the first and the number of values in a row."""
     q = Query()
@@ -621,6 +640,7 @@ EXAMPLES = {
     "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair),
     "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),
     "remove_distinct": (distinct_key, distinct_right),
+    "turn_distinct_into_neighbours": (groups_in_a_chain, counted_in_a_range),
     "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),
     "share_common": (equal_groups,),

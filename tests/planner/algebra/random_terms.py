@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from sqlfront.planner.algebra.rewriting import NewColumns, copied
+from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import rejected
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -63,6 +63,7 @@ class RandomTerms:
     def __init__(self, seed: int, dependent: float = 0.5, failing: bool = False) -> None:
         self.random, self._number, self._dependent, self._failing = random.Random(seed), 0, dependent, failing
         self._rare = random.Random(f"rare {seed}")  # Of its own: a rare form changes no term without it.
+        self._chains = random.Random(f"chains {seed}")
 
     def term(self, depth: int, outer: Sequence[Column] = ()) -> Term:
         kind = self.random.choice(KINDS_OF_TERM) if depth else "scan"
@@ -185,6 +186,8 @@ class RandomTerms:
             return self._by_key(left, kind)
         if self._rare.random() < 0.35:
             return self._rare.choice((self._extremes, self._nearest))(left)
+        if self._chains.random() < 0.15:
+            return self._chained(left)
         dependent = kind != "full" and self.random.random() < self._dependent
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
@@ -269,6 +272,16 @@ class RandomTerms:
         return Aggregate(
             Join(kind, left, right, conjunction(bounds)), left.columns, tuple(made[self._rare.choice((0, 1)) :])
         )
+
+    def _chained(self, left: Term) -> Term:
+        """Distinct columns of three inputs whose values follow each other."""
+        middle, right = self._scan(), self._scan()
+        firsts = [column for column in left.columns if column.type == middle.columns[-1].type] or [middle.columns[0]]
+        first, second, third = Ref(self._chains.choice(firsts)), Ref(middle.columns[-1]), Ref(right.columns[-1])
+        one, other = self._chains.choice(("<", "<=", ">")), self._chains.choice(("<", "<="))
+        both = conjunction([Compare(one, first, second), Compare(other, second, third)])
+        rows = Join("inner", Join("inner", left, middle), right, both)
+        return Distinct(projected(rows, (left.columns[-1], middle.columns[0], right.columns[0])))
 
     def _new(self, term: Term) -> NewColumns:
         new = NewColumns(term, Values((Column(self._number, "", ""),), ()))
