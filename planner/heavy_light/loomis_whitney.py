@@ -1,11 +1,11 @@
-"""Loomis-Whitney joins: of n atoms that have all but one of n variables each, their sum, by any of the variables, or all
-that joins.
+"""Loomis-Whitney joins of n atoms, each with all but one of n variables: sums, groups by any variables, all rows.
 
-Kara, Nikolic, Ngo, Olteanu and Zhang 2020, section 12. Atom i is partitioned by all of its variables but the last. That
-of three is the sum over triangles whose tables are partitioned by one column each (section 3.3). Grouped by some of the
-variables, a tuple may be under several rows of an atom, and in several part trees, so reads hop over duplicates. Beside
-all free variables there is one more at least: it is bound by a light list, or by the few heavy values of the next atom, if
-it is the only one, else O(N) rows of an atom have the tuple; the delays are ours.
+Kara, Nikolic, Ngo, Olteanu and Zhang 2020, section 12. Atom i is partitioned by all of its variables but the last. The
+sum over three atoms is the sum over triangles whose tables are partitioned by one column each (section 3.3).
+
+A group may be under several rows of an atom and in several part trees, so reads hop over duplicates. The delays are
+ours. If one variable is summed out, a group fixes all others. Then the light lists and the heavy values of the next
+atom bound the rows of a group. If more are summed out, a group may have O(N) rows of an atom.
 """
 
 from __future__ import annotations
