@@ -59,7 +59,8 @@ class StoredPartTree:
         return {variable for node in self.planned.root.walk() if node.connex for variable in node.variables}
 
     def pair(self) -> View:
-        """Of an enumerated part tree, the join of two atoms below `top`, which has all variables."""
+        """Of an enumerated part tree, the join of all atoms but one below `top`: with all variables, or summed down to
+        those of `top`."""
         return next(child for child in self.top().children if child.node.connex)
 
 
@@ -95,17 +96,20 @@ class PartTrees:
                     served.indexes += [index for index in view.indexes if index not in served.indexes]
                     view.indexes = served.indexes
         for kept in self.overlapping():
-            kept.pair().indexes.append(base.root.children[0].node.variables)
+            indexes, wanted = kept.pair().indexes, (kept.pair().link, base.root.children[0].node.variables)
+            indexes += [index for index in dict.fromkeys(wanted) if index not in indexes]
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
         return [kept for kept in self.trees if kept.planned.reading == Reading.ENUMERATED]
 
     def overlapping(self) -> list[StoredPartTree]:
-        """Those that have an output tuple several times, with different values of the other variables."""
+        """The enumerated part trees, if some have an output tuple several times, with different values of the other
+        variables."""
         if self.base.plan.rows_in == RowsIn.RANKED_TREE:
             return []
-        return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
+        enumerated, free = self.enumerated(), set(self.base.plan.free)
+        return enumerated if any(kept.listed() != free for kept in enumerated) else []
 
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
         """The trees that read all rows of an atom, with its leaf there."""

@@ -1,9 +1,9 @@
 """Reading a union whose part trees overlap: each output tuple once, with its values added up over all part trees.
 
-A tuple of one or two variables of a triangle is in a tree once for each value of the others. The trees' rows are taken
-bucket by bucket, hopping over tuples that have been put out (kernels/programs/hop.py); no tuple may be in two of the
-trees. Scratch memory of a read: two words for each row of a tree, touched as far as it reads. The delay is the number
-of buckets that a tuple may be in: O(N^min(eps, 1-eps)) for two variables, O(N^(2 min(eps, 1-eps))) for one.
+A tuple of some of the variables is in a tree once for each value of the others, and may be in several trees. The trees'
+rows are taken bucket by bucket, hopping over tuples that have been put out (kernels/programs/hop.py). Scratch memory of
+a read: two words for each row of a tree, touched as far as it reads. The delay is the number of buckets that a tuple
+may be in. For triangles this is O(N^min(eps, 1-eps)) for two variables, O(N^(2 min(eps, 1-eps))) for one.
 """
 
 from __future__ import annotations

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 
 from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_apart, say_division, say_query
+from sqlfront.planner.heavy_light.ring import find_ring
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, MOST, REST, Exponent, Exponents, greatest, least, line
 from sqlfront.planner.model.heavy_light import Cover, Edge, PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.decomposition import STRATEGY
+from sqlfront.planner.theory.wording import column
 
 WHOLE, HH, HL, LH = map(PartKey.of, ("**", "HH", "HL", "LH"))
 HEAVY, LIGHT, LL = map(PartKey.of, ("H*", "L*", "LL"))
@@ -112,6 +115,21 @@ def _say_sum(definition: Definition, union: Union, free: tuple[str, ...], epsilo
     )
 
 
+def _refusal(definition: Definition, plan: Plan) -> tuple[str, str | None] | None:
+    """Triangles with further tables on their corners."""
+    for three in combinations(definition.atoms, 3) if len(definition.atoms) > 3 else ():
+        ring = find_ring(replace(definition, atoms=three), 3)
+        corners = {edge.first for edge in ring or ()}
+        met = [(atom, sorted(corners & atom.scheme)) for atom in definition.atoms if atom not in three]
+        if corners and any(shared for _, shared in met) and all(len(shared) < 2 for _, shared in met):
+            table, [corner] = next(one for one in met if one[1])
+            key = column(definition, table.name, corner)
+            why = f"a change of {table.name} meets all triangles of its {key}, and these may be O(N) with any epsilon"
+            hint = f"create a view WITH (epsilon = ...) of the triangles alone, and join {table.name} when reading it"
+            return why, hint
+    return None
+
+
 TRIANGLE_SUM = Strategy(
     triangle_sum,
     "the triangles",
@@ -119,6 +137,7 @@ TRIANGLE_SUM = Strategy(
     _say_sum,
     choice="always",
     undivided=STRATEGY,
+    refusal=_refusal,
 )
 TRIANGLE_ENDS = Strategy(triangle_ends, "the triangles", TRIANGLES, say_division)
 TRIANGLE_PAIRS = Strategy(triangle_pairs, "the triangles", TRIANGLES, say_division)

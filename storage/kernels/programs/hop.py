@@ -223,6 +223,9 @@ def next_union(union, trees, scratch, out, capacity):
                 store(row, j, load(member, load(tree, places + j)))
             clear_values(union, row, 0)
             add_members(union, tree, scratch, row, load(tree, BUCKET))
+            for i in range(number + 1, load(union, TREES)):  # No earlier tree has it: it would have been excluded.
+                later = load(trees, i)
+                add_members(union, later, scratch, row, load(later, UPPER_USED))
             if find(shared, scratch, hash_words(row, keys), row, 0, 0) < 0:
                 made += 1
                 continue
