@@ -326,8 +326,10 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
         return
     session.tell(False)
     with session.database.lock:
-        session.start_reading(_reads(session, statement))
-        with session.held_reading():  # As one statement does: its scans wait for nobody.
+        session.start_reading(reads := _reads(session, statement))
+        with (
+            session.reading_own(reads) if session.is_rewound() else session.held_reading()
+        ):  # As one statement does: its scans wait for nobody.
             as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
 
@@ -391,7 +393,7 @@ def _read_views(session: Session, statement: PassThrough | str, params: Any) -> 
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
         statement = listing(statement)
-    if _reads_its_changes(session, statement) or _is_writing_query(statement):
+    if session.is_rewound() or _reads_its_changes(session, statement) or _is_writing_query(statement):
         with session.reading_own(reads):  # The transaction's own changes are in the views for the time of the read.
             _run_whole(session, _narrowed(session, statement, params), params)
         return
@@ -408,6 +410,10 @@ def stream(session: Session, statement: PassThrough | str, params: Any, batch_si
     with session.database.lock:
         session.end_result()
         session.start_reading(_reads(session, statement))
+        if session.is_rewound():
+            _read_views(session, statement, params)
+            assert session.served is not None
+            return session.stream(session.served.to_arrow_table().to_reader(batch_size))
         text = _narrowed(session, statement, params)
         with session.current_reading().holding():
             reader = as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
