@@ -192,7 +192,7 @@ class Engine(SnapshotState):
         if self.subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
             applied.work.after = self._log.counts()
         applied.decode()
-        self.kept.add(applied.encoded if epochs else ())
+        self.kept.add(applied.encoded)
         self.deferred.wait(applied.waiting)
         for item in applied.encoded:
             item.relation.passed = True
