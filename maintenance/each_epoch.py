@@ -35,7 +35,8 @@ def apply_each(engine: Engine, name: str, changes: Any, each: int, read: Callabl
     """Commit epochs of `each` rows (the last one of what is left) from the first row on, until one needs another way;
     the number of rows that are in. `read` makes a Change of all `changes`."""
     with engine.lock:
-        if each >= MOST_EACH or engine.gates[name].heard or name in engine.deferred.copied:
+        waits = name in engine.deferred.copied or engine.kept.pinned
+        if each >= MOST_EACH or engine.gates[name].heard or waits:
             return 0
         item = _encoded(engine, name, changes, read)
         if item is None:

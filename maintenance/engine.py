@@ -20,6 +20,7 @@ from sqlfront.maintenance.clocks import Clocks
 from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
+from sqlfront.maintenance.kept_changes import KeptChanges
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted, insist
 from sqlfront.maintenance.pulled import PulledRelations
@@ -27,7 +28,7 @@ from sqlfront.maintenance.relation.bad_rows import absent_row
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
-from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by, keyed_changes, new_code
+from sqlfront.maintenance.relation.keyed_rows import Codes, decoded_rows, held_code, index_by, keyed_changes, new_code
 from sqlfront.maintenance.relation.waiting import rows_of
 from sqlfront.maintenance.snapshot_state import SnapshotState
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -67,6 +68,7 @@ class Engine(SnapshotState):
         self.deferred = DeferredViews(self)
         self.pulled = PulledRelations(self)
         self.clocks = Clocks(self)
+        self.kept = KeptChanges(lambda: self.memory_limit())
         self.many = MANY
         self.gates: dict[str, RowFastPath] = {}
         self.ingests: dict[str, Ingest] = {}
@@ -138,6 +140,10 @@ class Engine(SnapshotState):
             if not self.index_rows(name, key):
                 return None
             count, rows = keyed_changes(relation, key, codes, changed)
+            if rows and self.kept.pinned:
+                change = Change(decoded_rows(relation, [row for row, _ in rows]), np.array([one for _, one in rows]))
+                self._commit_whole([self._encode(name, change)], started)
+                return count
             words = [relation.encode_row(partial(held_code, row), weight) for row, weight in rows]
             data = [found for found in words if found is not None]
             if len(data) < len(words):
@@ -186,6 +192,7 @@ class Engine(SnapshotState):
         if self.subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
             applied.work.after = self._log.counts()
         applied.decode()
+        self.kept.add(applied.encoded)
         self.deferred.wait(applied.waiting)
         for item in applied.encoded:
             item.relation.passed = True
@@ -355,12 +362,6 @@ class Engine(SnapshotState):
             self._assemble(view for view in readers.values() if view.balance in widened)
         return bool(widened)
 
-    def shrink(self, relations: Iterable[Relation] | None = None) -> None:
-        """Give memory back wherever most of it is unused."""
-        for relation in self.relations.values() if relations is None else relations:
-            for table in self._touched(relation):
-                table.shrink()
-
     def counters(self, view: MaintainedView) -> int:
         """Elementary steps spent on a view since it was built: slots looked at, list members visited, rows written."""
         return int(self.machine.counters[view.number])
@@ -389,7 +390,8 @@ class Engine(SnapshotState):
         data: list[np.ndarray] = []
         for row, weight in zip(rows, weights, strict=True):
             values = dict(zip(names, row, strict=True))
-            words = None if name in self.deferred.copied else relation.encode_row(partial(new_code, values), weight)
+            is_kept = name in self.deferred.copied or self.kept.pinned
+            words = None if is_kept else relation.encode_row(partial(new_code, values), weight)
             if words is None:
                 return self._encode_all({name: Change(relation.as_batch(rows), np.array(weights, np.int64))})
             data.append(words)

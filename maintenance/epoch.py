@@ -120,7 +120,7 @@ class RowFastPath:
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool) -> None:
         self.relation, self.heard = relation, heard
         self._engine, self._lock, self._columns = engine, engine.lock, len(relation.columns)
-        self._reading = engine.readers.waiting
+        self._reading, self._pinned = engine.readers.waiting, engine.kept.pinned
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
         plain = all(item.words == 1 for item in items if item.source is not None)
         self._open = bool(items) and plain and relation.computable and not heard
@@ -169,7 +169,7 @@ class RowFastPath:
             if not held:
                 with lock:
                     return self.run(row, weight)
-            if not self._open:
+            if not self._open or self._pinned:
                 return None
             words: Sequence[Any] | None = row
             if (self._encoders is not None or type(row) is not tuple) and (words := self._encode(row)) is None:

@@ -8,7 +8,7 @@ steps need no other. Near the budget the short ways of rows are closed, and each
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlfront.maintenance.program.room import size_text
@@ -18,6 +18,7 @@ from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.epoch import Applied
+    from sqlfront.maintenance.relation.base_relation import Relation
 
 _NEAR = 0.75
 """The share of the budget from which on every epoch is counted."""
@@ -45,6 +46,12 @@ class MemoryBudget(Replanning):
                 why=f"sqlfront_memory is {size_text(self.memory_budget)}",
                 hint="delete rows, drop views, or connect with a config that has more",
             )
+
+    def shrink(self, relations: Iterable[Relation] | None = None) -> None:
+        """Give memory back wherever most of it is unused."""
+        for relation in self.relations.values() if relations is None else relations:
+            for table in self._touched(relation):
+                table.shrink()
 
     def undo(self, applied: Applied) -> None:
         """Take an applied epoch back."""

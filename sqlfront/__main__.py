@@ -22,11 +22,15 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
     `connect` makes the connection; it is `sqlfront.connect` unless another is given.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["doctor"] and len(given) == 2:
-        return doctor(given[1])
-    if given[:1] == ["backup"] and len(given) == 3:
-        return backup(given[1], given[2])
-    options = _parser().parse_args(given)
+    match given:
+        case ["doctor", path]:
+            return doctor(path)
+        case ["backup", path, target] if not path.startswith("-"):
+            return backup(path, target)
+    parser = _parser()
+    if given[:1] in (["doctor"], ["backup"]) and not os.path.exists(given[0]):
+        parser.error(f"{given[0]} takes {'FILE' if given[0] == 'doctor' else 'FILE and TARGET'}")
+    options = parser.parse_args(given)
     connect = connect or sqlfront.connect
     if options.database == "warm" and not (options.command or options.file or os.path.exists("warm")):
         return warm()

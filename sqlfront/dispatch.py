@@ -11,7 +11,7 @@ from sqlfront.database.durable import compact_logs
 from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import require_current
-from sqlfront.database.reads_ours import reads_ours
+from sqlfront.database.reads_ours import reads_own_changes
 from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.sessions import NOTHING, Reads
 from sqlfront.database.transactions import Transaction, catch_up, rollback
@@ -326,8 +326,10 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
         return
     session.tell(False)
     with session.database.lock:
-        session.start_reading(_reads(session, statement))
-        with session.held_reading():  # As one statement does: its scans wait for nobody.
+        session.start_reading(reads := _reads(session, statement))
+        with (
+            session.reading_own(reads) if session.is_rewound() else session.held_reading()
+        ):  # As one statement does: its scans wait for nobody.
             as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
 
@@ -391,7 +393,7 @@ def _read_views(session: Session, statement: PassThrough | str, params: Any) -> 
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
         statement = listing(statement)
-    if _reads_its_changes(session, statement) or _is_writing_query(statement):
+    if session.is_rewound() or reads_own_changes(session, statement) or _is_writing_query(statement):
         with session.reading_own(reads):  # The transaction's own changes are in the views for the time of the read.
             _run_whole(session, _narrowed(session, statement, params), params)
         return
@@ -408,6 +410,10 @@ def stream(session: Session, statement: PassThrough | str, params: Any, batch_si
     with session.database.lock:
         session.end_result()
         session.start_reading(_reads(session, statement))
+        if session.is_rewound():
+            _read_views(session, statement, params)
+            assert session.served is not None
+            return session.stream(session.served.to_arrow_table().to_reader(batch_size))
         text = _narrowed(session, statement, params)
         with session.current_reading().holding():
             reader = as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
@@ -427,12 +433,6 @@ def _reads(session: Session, statement: PassThrough | str) -> Reads:
     if isinstance(statement, str):
         return session.reads_of(statement)
     return session.reads_of(None if statement.kind in ("execute", "other") else statement.text)
-
-
-def _reads_its_changes(session: Session, statement: PassThrough | str) -> bool:
-    """Whether a statement may read, in views, what its own transaction has changed."""
-    inside = session.transaction is not None and session.transaction.touched()
-    return inside and isinstance(statement, PassThrough) and reads_ours(session, statement)
 
 
 def _is_writing_query(statement: PassThrough | str) -> bool:

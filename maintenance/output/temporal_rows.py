@@ -125,6 +125,8 @@ class TemporalNode(KeptRowsNode):
             self._note_sooner(words, moment, old)
             kept = self._passing(words, moment)
             words, weights = words[kept], weights[kept]
+        if new < old:  # For a reader of an older epoch: what is due is not known from there on.
+            self._calendar.set(self.name, new)
         if new != old and new >= self._calendar.of(self.name):
             self._looks = True
             moved = self._moved(self._moment(old), self._moment(new))

@@ -80,6 +80,11 @@ class Relation:
             self.base.users.add("")
 
     @property
+    def is_base(self) -> bool:
+        """Whether its changes come from outside: it is a table or a clock."""
+        return not (self.is_view or self.copy_of)
+
+    @property
     def is_view(self) -> bool:
         """Whether its rows are those of views."""
         return bool(self.fed_by)

@@ -28,13 +28,16 @@ class Waiting:
         self._parts: list[tuple[Any, np.ndarray]] = []
         self._single: list[tuple[tuple[Any, ...], int]] = []
 
-    def add(self, item: Encoded) -> None:
-        """Keep the rows of an epoch. They are copied: who gave them may overwrite them. O(rows)."""
+    def add(self, item: Encoded) -> int:
+        """Keep the rows of an epoch; the bytes that they take. They are copied: who gave them may overwrite them.
+        O(rows)."""
         import pyarrow as pa
 
         rows, weights = rows_of(item, self._names)
-        self._parts.append((rows.take(pa.array(np.arange(len(weights)))), weights.copy()))
+        rows = rows.take(pa.array(np.arange(len(weights))))
+        self._parts.append((rows, weights.copy()))
         self.rows += len(weights)
+        return int(rows.nbytes + weights.nbytes)
 
     def add_row(self, row: Sequence[Any], weight: int) -> None:
         """Keep one row of Python values that can be encoded. O(1)."""
@@ -45,9 +48,19 @@ class Waiting:
         """Whether more rows wait than are held, also when they are netted. O(1), amortised over the rows."""
         if self.rows <= HELD_ROWS:
             return False
+        self.net()
+        return 2 * self.rows > HELD_ROWS
+
+    def net(self) -> None:
+        """Keep each row once. O(rows)."""
         self._parts = [self.netted()]
         self.rows = len(self._parts[0][1])
-        return 2 * self.rows > HELD_ROWS
+
+    def join(self, later: Waiting) -> None:
+        """Keep the changes of the same relation that came later, too."""
+        self._parts += later._parts
+        self._single += later._single
+        self.rows += later.rows
 
     def netted(self) -> tuple[pa.Table, np.ndarray]:
         """The rows with their weights, each once. O(rows)."""

@@ -364,6 +364,8 @@ class Database:
                     why="it was created WITH (retain = false): only what the views need is kept",
                     hint="query the views, or create it WITH (retain = true)",
                 )
+            if session.snapshot is not None:
+                session.snapshot.refuse_changed_table(table)
             for batch, weights in table_batches(relation):
                 if (weights != 1).any():
                     batch = batch.take(pa.array(np.repeat(np.arange(len(weights)), weights)))

@@ -2,63 +2,94 @@
 
 Views go on with each epoch, and DuckDB's snapshot of a transaction stays. A view *has moved on* when others have
 changed one of its tables since the transaction began: its rows and the tables' would be of different epochs. DuckDB
-then answers the view's query in its own snapshot (older_reads.py). Where DuckDB cannot, reading the view raises
-StaleRead.
+then answers the view's query in its own snapshot (older_reads.py). Where DuckDB cannot, the view is *rewound*: the
+changes since are undone under the engine's lock, the statement is read whole, and the changes are redone.
 
-Invariant: a view that has not moved on is that of DuckDB's snapshot. The state is noted before the snapshot begins, so
-a view may count as moved on too early, never too late. `pin` begins the snapshot before the first view is read, as a
-read without DuckDB would begin none.
+Invariant: the epoch is that of DuckDB's snapshot, which begins under the same hold of the engine's lock. After a
+commit that went past us in between, nothing is rewound: it is in DuckDB's snapshot, and not in the views.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import shown
+from sqlfront.maintenance.clocks import clock_relation
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import StaleRead
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
-    from sqlfront.database.entries import ViewEntry
-    from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.database.entries import ChangeTable, ViewEntry
+    from sqlfront.maintenance.engine import Change, Engine
+    from sqlfront.maintenance.kept_changes import Pin
+    from sqlfront.maintenance.relation.base_relation import Relation
 
 
 class Snapshot:
-    """The views as they were just before DuckDB fixed what a transaction sees of the tables, for all its statements.
+    """The tables and clocks as they were when DuckDB fixed what a transaction sees, for all its statements.
 
     Taken under the lock, after other writers' changes have been taken in. `rebound` are the views whose tables the
-    transaction itself has renamed or replaced.
+    transaction itself has renamed or replaced, `wanted` the relations that the next whole read needs rewound.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.rebound: set[tuple[str, str]] = set()
-        self._views, self._changes = ({}, {}) if database.keeps_nothing else self._state(database)
-        self._is_pinned = False
+        self.wanted: Set[str] = frozenset()
+        self._is_pinned, self._rewound = False, frozenset[str]()
         self._found: tuple[tuple[int, int], Set[str]] = (-1, -1), frozenset()
-
-    @staticmethod
-    def _state(database: Database) -> tuple[dict[str, MaintainedView], dict[str, int]]:
-        """The views, and how often each captured table has changed."""
-        relations = database.engine.relations
-        tables = {database.relation_key(table) for table in database.capture.tables()}
-        return dict(database.engine.views), {table: relations[table].changes for table in tables & relations.keys()}
+        self._relations: dict[str, tuple[Relation, int, int]] = {}
+        self._pin: Pin | None = None
+        if not database.keeps_nothing:
+            relations = database.engine.relations
+            base = {name: one for name, one in relations.items() if one.is_base}
+            self._relations = {name: (one, one.changes, len(one.columns)) for name, one in base.items()}
+            self._pin = database.engine.kept.pin(database.engine.epoch)
 
     def pin(self, con: Any) -> None:
         """Let DuckDB's snapshot begin, if it has not: from now on `con` sees no later commit. Under the lock."""
         if not self._is_pinned:
             con.execute("SELECT txid_current()").fetchall()
             self._is_pinned = True
+            capture = self._database.capture
+            if not self._database.is_alone and capture.tables() and capture.look(con)[1]:
+                self._pin = None
 
     def moved_on(self) -> Set[str]:
-        """The views, as the engine calls them, that have moved on."""
+        """The views and change tables, as the engine calls them, that have moved on."""
         database = self._database
         version = database.engine.epoch, database.revision
         if self._found[0] != version:
-            entries = database.views.values()
-            self._found = version, {entry.maintained.name for entry in entries if self._newer(entry)}
+            found = {database.relation_key(table.name) for table in database.change_tables.values()}
+            found = set(filter(self.is_newer, found))
+            for entry in database.views.values():
+                if any(map(self.is_newer, sources(entry))):
+                    found.add(entry.maintained.name)
+            self._found = version, found
         return self._found[1]
+
+    def can_rewind(self, relations: Collection[str]) -> bool:
+        """Whether relations can be rewound: they are those of the transaction's epoch, and the changes are kept."""
+        return self._pin is not None and not self._pin.lost and not any(map(self._is_another, relations))
+
+    @contextmanager
+    def rewound(self, deferred: Collection[str]) -> Iterator[None]:
+        """The state with the wanted relations rewound, for a read to its end."""
+        wanted = frozenset(filter(self.is_newer, self.wanted))
+        if not wanted or self._pin is None:
+            yield
+            return
+        engine = self._database.engine
+        changes = engine.kept.since(self._pin, [self._relations[name][0] for name in wanted])
+        with for_a_read(engine, changes, deferred):
+            self._rewound = wanted
+            try:
+                yield
+            finally:
+                self._rewound = frozenset()
 
     def refuse_newer(self, entry: ViewEntry) -> None:
         """StaleRead if a view is not that of the transaction's tables: the transaction has replaced one, or as
@@ -72,29 +103,62 @@ class Snapshot:
         self.refuse_changed(entry)
 
     def refuse_changed(self, entry: ViewEntry) -> None:
-        """StaleRead if a view has moved on: others have changed its tables, or it was built since.
+        """StaleRead if a view has moved on and is not rewound."""
+        self._refuse(f"materialized view {shown(entry.name)}", sources(entry))
 
-        Change tables are not DuckDB's: there, every statement sees the last epoch.
-        """
-        if newer := self._newer(entry):
-            raise StaleRead(
-                f"materialized view {shown(entry.name)} is newer than what this transaction sees of its tables",
-                why=f"{newer} after the transaction had begun to read",
-                hint="ROLLBACK, and run the transaction again; outside transactions a statement sees the last epoch",
-            )
+    def refuse_changed_table(self, table: ChangeTable) -> None:
+        """As `refuse_changed`, of a change table."""
+        self._refuse(f"change table {shown(table.name)}", {self._database.relation_key(table.name)})
 
     def is_newer(self, name: str) -> bool:
-        """Whether others have changed a captured table, as the engine calls it."""
-        if name not in self._changes:
+        """Whether others have changed a relation, as the engine calls it, and it is not rewound."""
+        if name in self._rewound:
             return False
-        relation = self._database.engine.relations.get(name)
-        return relation is None or relation.changes != self._changes[name]
+        return self._is_another(name) or self._relations[name][0].changes != self._relations[name][1]
 
-    def _newer(self, entry: ViewEntry) -> str:
-        """What has happened to a view or its tables since; empty if nothing has."""
+    def _is_another(self, name: str) -> bool:
+        """Whether a relation was made since: it was not there, or had other columns."""
+        known = self._relations.get(name)
+        found = self._database.engine.relations.get(name)
+        return found is None or known is None or known[0] is not found or known[2] != len(found.columns)
+
+    def _refuse(self, what: str, relations: Collection[str]) -> None:
         from sqlfront.maintenance.epoch import shown_relation
 
-        if self._database.engine.views.get(entry.maintained.name) is not self._views.get(entry.maintained.name):
-            return "the view was built"
-        newer = sorted(shown_relation(name) for name in entry.tables if self.is_newer(name))
-        return f"{', '.join(newer)} changed" if newer else ""
+        newer = sorted(filter(self.is_newer, relations))
+        if not newer:
+            return
+        why = f"{', '.join(map(shown_relation, newer))} changed after the transaction had begun to read"
+        if self._pin is not None and self._pin.lost:
+            age = self._database.engine.epoch - self._pin.epoch
+            why += (
+                f", and the changes of {age} epochs since take {self._pin.lost / 2**20:,.0f} MiB, beyond memory_limit"
+            )
+        elif any(map(self._is_another, newer)):
+            why += ": it was captured or created anew"
+        raise StaleRead(
+            f"{what} is newer than what this transaction sees of its tables",
+            why=why,
+            hint="ROLLBACK, and run the transaction again; outside transactions a statement sees the last epoch",
+        )
+
+
+def sources(entry: ViewEntry) -> set[str]:
+    """The base relations that a view reads, itself or through views: tables and clocks."""
+    from sqlfront.database.view_time import clocks_of
+
+    return {*entry.tables, *map(clock_relation, clocks_of(entry, entry.definition, entry.sources))}
+
+
+@contextmanager
+def for_a_read(engine: Engine, changes: Mapping[str, Change], deferred: Collection[str]) -> Iterator[None]:
+    """The state with changes in it, of the deferred views these, for a read to its end: an epoch that is undone."""
+    applied = None
+    try:
+        if changes:
+            with Uninterrupted(), engine.deferred.at_once(deferred):
+                applied = engine.apply(changes)
+        yield
+    finally:
+        if applied is not None:
+            engine.undo_whole(applied)

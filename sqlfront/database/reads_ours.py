@@ -33,6 +33,12 @@ def reads_ours(session: Session, statement: PassThrough) -> bool:
     return bool(names) and bool(con.execute(_VIEW, {"names": list(names)}).fetchall())
 
 
+def reads_own_changes(session: Session, statement: PassThrough | str) -> bool:
+    """Whether a statement may read, in views, what its own transaction has changed."""
+    inside = session.transaction is not None and session.transaction.touched()
+    return inside and isinstance(statement, PassThrough) and reads_ours(session, statement)
+
+
 _VIEW = f"""
     SELECT 1 FROM duckdb_views() WHERE database_name <> 'system' AND NOT internal
     AND list_contains($names, lower(view_name)) AND NOT {is_reserved_sql("view_name")} LIMIT 1"""

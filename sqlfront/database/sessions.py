@@ -22,7 +22,7 @@ from sqlfront.database.names import Key
 from sqlfront.database.open_result import hold_rest
 from sqlfront.database.running.forks import refused
 from sqlfront.database.running.streams import Stream
-from sqlfront.database.scans import ReadSession, Registration, replace_projection, unbind
+from sqlfront.database.scans import ReadSession, Registration, unbind
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.recognise import hides_names, words
@@ -110,7 +110,7 @@ class Session:
         if self.revision != self.database.revision:
             self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
             with self.database.lock, Uninterrupted():
-                self._bind_scans()
+                self.bind_scans()
 
     def is_unconcerned(self, text: str) -> bool:
         """Whether a plain query or write concerns nothing of ours."""
@@ -159,7 +159,7 @@ class Session:
         self._end_served()
         if self.transaction is not None:
             rollback(self.duck)
-            self.transaction = None
+            self.transaction = self.reading = None
         self.duck.close()
         self.closed = True
         self.forget_names()
@@ -210,16 +210,18 @@ class Session:
             return views
         version = self.database.revision, self.database.definitions
         if self._naming[0] != version:
-            entries = self.database.views.values()
-            found = naming(self.database, self.duck, {entry.name.name for entry in entries})
-            self._naming = version, {entry.maintained.name: found[entry.name.name] for entry in entries}
+            database = self.database
+            named = {entry.maintained.name: entry.name.name for entry in database.views.values()}
+            named |= {database.relation_key(one.name): one.name.name for one in database.change_tables.values()}
+            found = naming(database, self.duck, set(named.values()))
+            self._naming = version, {relation: found[name] for relation, name in named.items()}
         used, words_of = words(text), self._naming[1]
         return {view for view in views if (names := words_of.get(view)) is None or not names.isdisjoint(used)}
 
-    def start_reading(self, reads: Reads = NOTHING, *, alone: bool = False) -> None:
+    def start_reading(self, reads: Reads = NOTHING, *, alone: bool = False, whole: bool = False) -> None:
         """Begin the reading of a statement under the lock, after taking in what other writers have committed, and what
         waits for the views that it `reads`. The reading `alone`, made ready as what does not write, looks for nothing
-        if all sessions have told what they wrote."""
+        if all sessions have told what they wrote. `whole`: it is read to its end under this hold of the lock."""
         database = self.database
         if database.views or database.change_tables:
             if not alone:
@@ -232,7 +234,7 @@ class Session:
 
                 bring_up_to_date(self, late)
             if self.transaction is not None and self.transaction.snapshot is not None:
-                self._read_in(self.transaction.snapshot, reads)
+                self._read_in(self.transaction.snapshot, reads, whole)
             self.reading = self._new_reading()
         else:
             self.reading = None
@@ -245,37 +247,34 @@ class Session:
 
         return reads(late_views(self.database))
 
-    def _read_in(self, snapshot: Snapshot, reads: Reads) -> None:
-        """Let DuckDB answer for the views that have moved on, where it can (older_reads.py)."""
+    def _read_in(self, snapshot: Snapshot, reads: Reads, whole: bool) -> None:
+        """Let a statement read the transaction's epoch of what has moved on."""
         snapshot.pin(self.duck)
-        if not (moved := reads(snapshot.moved_on())):
-            return
-        import duckdb
+        snapshot.wanted = frozenset()
+        if moved := reads(snapshot.moved_on()):
+            from sqlfront.database.older_reads import read_older
 
-        from sqlfront.database.older_reads import answer, answered_among, with_sources
+            read_older(self, snapshot, moved, whole=whole)
 
-        views = with_sources(entry for entry in self.database.views.values() if entry.maintained.name in moved)
-        named = {self.database.scan_name(entry.scan): entry for entry in views}
-        left = [entry for entry in views if entry.name.key not in snapshot.rebound]
-        answered = {self.database.scan_name(entry.scan) for entry in answered_among(self.database, self.duck, left)}
-        if any(isinstance(self.scans.get(name), ViewEntry) for name in named.keys() - answered):
-            self._bind_scans()  # A setting has changed since DuckDB's answer was the view's.
-        for name in answered:
-            if self.scans.get(name) is not (entry := named[name]):
-                with suppress(duckdb.BinderException, duckdb.CatalogException):  # The columns are others now.
-                    replace_projection(self.duck, name, answer(self.database, entry))
-                    self.scans[name] = entry
+    def is_rewound(self) -> bool:
+        """Whether the statement whose reading has begun has to be read whole (`reading_own`), in an older epoch."""
+        snapshot = None if self.transaction is None else self.transaction.snapshot
+        return snapshot is not None and bool(snapshot.wanted)
 
     def has_moved_on(self, entry: ViewEntry) -> bool:
         """Whether a view is newer than what the open transaction sees of its tables."""
+        return self.is_newer(entry.maintained.name)
+
+    def is_newer(self, name: str) -> bool:
+        """As `has_moved_on`, of a view or change table as the engine calls it."""
         snapshot = None if self.transaction is None else self.transaction.snapshot
-        return snapshot is not None and entry.maintained.name in snapshot.moved_on()
+        return snapshot is not None and name in snapshot.moved_on()
 
     @contextmanager
     def reading_own(self, reads: Reads = NOTHING) -> Iterator[None]:
         """Read to the end, under the lock, with the transaction's own changes in the views, late ones if read."""
         with self.database.lock:
-            self.start_reading(reads)
+            self.start_reading(reads, whole=True)
             with nullcontext() if self.transaction is None else self.transaction.applied(self._late(reads)):
                 self.reading = self._new_reading()
                 with self.reading.holding():
@@ -387,7 +386,7 @@ class Session:
     def _new_reading(self) -> ReadSession:
         return self.database.session(None if self.transaction is None else self.transaction.snapshot)
 
-    def _bind_scans(self) -> None:
+    def bind_scans(self) -> None:
         """Register the views that are new or built anew, and let go of the scans of those that are not there any more,
         narrowed ones (lookups.py) included."""
         import duckdb

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sqlfront.database.database import Database
 from sqlfront.database.durable import compact_logs, log_changes, log_epoch
 from sqlfront.database.entries import ChangeTable, ViewEntry
-from sqlfront.database.pinned import Snapshot
+from sqlfront.database.pinned import Snapshot, for_a_read
 from sqlfront.database.user_settings import lossless, restore
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, OperationalError
@@ -68,6 +68,7 @@ class Transaction:
                 with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
                     catch_up(self._database)
                 self.snapshot = Snapshot(self._database)
+                self.snapshot.pin(self._con)
 
     def touch(self) -> None:
         """Note that a captured table may have been written."""
@@ -114,23 +115,18 @@ class Transaction:
 
     @contextmanager
     def applied(self, deferred: Collection[str] = ()) -> Iterator[None]:
-        """The views with this transaction's changes in them, of the deferred ones these, for which nothing waits; for a
-        read to its end. The caller holds the lock.
+        """The views as this transaction sees them, of the deferred ones these, for which nothing waits: rewound to its
+        epoch where that is asked for (Snapshot.rewind), and with its own changes. For a read to its end. The caller
+        holds the lock.
 
-        A table that others have changed meanwhile stays as it is: no view over it is read (Snapshot)."""
-        applied = None
-        changes = self.changes() if self.touched() else {}
-        if self.snapshot is not None:
-            changes = {name: change for name, change in changes.items() if not self.snapshot.is_newer(name)}
-        try:
-            if changes:
-                engine = self._database.engine
-                with Uninterrupted(), engine.deferred.at_once(deferred):
-                    applied = engine.apply(changes)
-            yield
-        finally:
-            if applied is not None:
-                self._database.engine.undo_whole(applied)
+        A table that others have changed and that is not rewound stays as it is: no view over it is read."""
+        snapshot = self.snapshot
+        with nullcontext() if snapshot is None else snapshot.rewound(deferred):
+            changes = self.changes() if self.touched() else {}
+            if snapshot is not None:
+                changes = {name: change for name, change in changes.items() if not snapshot.is_newer(name)}
+            with for_a_read(self._database.engine, changes, deferred):
+                yield
 
     def commit_told(self, relation: str, rows: Rows, weights: Sequence[int], *, returned: bool) -> None:
         """`commit` of one statement whose changes of one table are known, as it `returned` them or as triggers have

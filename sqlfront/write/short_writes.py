@@ -114,7 +114,8 @@ class ByKey:
             return None
         relation = engine.relations[self.relation]
         has_own = transaction is not None and transaction.has_changed(self.relation)
-        with session.reading_own() if has_own else nullcontext():
+        is_older = has_own or session.is_newer(self.relation)
+        with session.reading_own({self.relation}.intersection) if is_older else nullcontext():
             count, rows = keyed_changes(relation, self.key, where, changed)
         if rows:
             weights = np.array([weight for _, weight in rows], np.int64)

@@ -70,3 +70,15 @@ def test_files_without_a_snapshot(path, tmp_path, capsys):
     assert main(["doctor", str(tmp_path / "missing")]) == 1
     assert "there is no file" in capsys.readouterr().err
     assert not os.path.exists(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("given", [["doctor"], ["doctor", "a", "b"], ["doctor", "-c", "SELECT 1"], ["backup", "a"]])
+def test_a_missing_argument_makes_no_file(given, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(given)
+    assert f"{given[0]} takes FILE" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    with sqlfront.connect(given[0]) as con:
+        con.execute("CREATE TABLE t (a INTEGER)")
+    assert main([given[0], "-c", "FROM t"]) == 0  # A database of that name is opened.

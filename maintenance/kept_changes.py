@@ -1,0 +1,129 @@
+"""The changes of base relations since the oldest epoch that a reader has pinned: by them its views are rewound.
+
+A reader of an older epoch has these changes undone in the state, reads, and has them redone (`Engine.without`). While
+no epoch is pinned, nothing is kept, and single rows go their fast path.
+
+Changes are kept as values: dictionaries may forget codes. They lie in *spans*, from one pinned epoch to the next. A
+span whose pins have gone is joined to the span before. Spans are netted when they have grown to twice their size.
+Beyond the memory limit the oldest span goes, and its pins are `lost`. An epoch pays for a copy of its rows.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from sqlfront.maintenance.relation.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sqlfront.maintenance.engine import Change
+    from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.maintenance.relation.encoded import Encoded
+
+_FIRST_LOOK = 1 << 24
+_PART = 1024
+"""About what Arrow takes for the rows of an epoch beside their values."""
+
+
+class Pin:
+    """An epoch that a reader goes on to see, as long as the reader keeps this. `lost` are the bytes for which there was
+    no room, once the changes since could not be kept."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.lost = 0
+
+
+class _Span:
+    """What has changed from the epoch of some pins on, until the next pinned epoch."""
+
+    def __init__(self) -> None:
+        self.pins: weakref.WeakSet[Pin] = weakref.WeakSet()
+        self.changes: dict[Relation, Waiting] = {}
+
+    def of(self, relation: Relation) -> Waiting:
+        """What has changed in a relation."""
+        return self.changes.setdefault(relation, Waiting(relation))
+
+    def bytes(self) -> int:
+        return sum(waiting.bytes() for waiting in self.changes.values())
+
+
+class KeptChanges:
+    """The kept changes of an engine, whose lock is held. `limit` is how many bytes they may take."""
+
+    def __init__(self, limit: Callable[[], float]) -> None:
+        self._limit = limit
+        self._spans: list[_Span] = []
+        self._grown, self._next_look = 0, _FIRST_LOOK
+        self.pinned: dict[int, weakref.ref[Pin]] = {}
+
+    def pin(self, epoch: int) -> Pin:
+        """Keep what changes from now on, for whoever keeps the pin."""
+        made, pinned = Pin(epoch), self.pinned
+        number = id(made)
+        self._join()
+        if not self._spans or self._spans[-1].changes:
+            self._spans.append(_Span())
+        self._spans[-1].pins.add(made)
+        pinned[number] = weakref.ref(made, lambda _: pinned.pop(number, None))
+        return made
+
+    def add(self, applied: Iterable[Encoded]) -> None:
+        """Keep what a committed epoch has changed in base relations."""
+        if not self.pinned:
+            self._spans, self._grown = [], 0
+            return
+        for item in applied:
+            if item.relation.is_base:
+                self._grown += self._spans[-1].of(item.relation).add(item) + _PART
+        if self._grown > self._next_look:
+            self._bound()
+
+    def since(self, pin: Pin, relations: Iterable[Relation]) -> dict[str, Change]:
+        """The netted changes of relations since a pinned epoch which is not lost, with their signs turned."""
+        from sqlfront.maintenance.engine import Change
+
+        start = next(place for place, span in enumerate(self._spans) if pin in span.pins)
+        found = {}
+        for relation in relations:
+            waiting = Waiting(relation)
+            for span in self._spans[start:]:
+                if relation in span.changes:
+                    waiting.join(span.changes[relation])
+            if waiting.rows:
+                rows, weights = waiting.netted()
+                found[relation.name] = Change(rows, -weights)
+        return found
+
+    def bytes(self) -> int:
+        """The memory of the kept changes."""
+        return sum(span.bytes() for span in self._spans)
+
+    def _join(self) -> None:
+        """Join spans that nobody has pinned to those before. The first goes."""
+        kept: list[_Span] = []
+        for span in self._spans:
+            if span.pins:
+                kept.append(span)
+            elif kept:
+                for relation, waiting in span.changes.items():
+                    kept[-1].of(relation).join(waiting)
+        self._spans = kept
+
+    def _bound(self) -> None:
+        """Net what is kept. While it is too much, give up the oldest pins."""
+        self._join()
+        for span in self._spans:
+            for waiting in span.changes.values():
+                waiting.net()
+        limit = self._limit()
+        while self._spans and (taken := self.bytes()) > limit:
+            for pin in self._spans.pop(0).pins:
+                pin.lost = taken
+        if not self._spans:  # For the pins to come.
+            self.pinned.clear()
+        self._grown = self.bytes()
+        self._next_look = max(2 * self._grown, _FIRST_LOOK)
