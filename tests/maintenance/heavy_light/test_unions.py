@@ -219,6 +219,24 @@ def test_a_change_of_a_loomis_whitney_join_costs_what_is_stated(by, epsilon):
     assert -0.1 < slope(sizes, steps) - max(epsilon, 1 - epsilon) < 0.05, steps
 
 
+def test_a_group_of_a_loomis_whitney_join_is_found_at_the_stated_delay():
+    """It has as many rows of t1 as there are d heavy with c in t2."""
+    sizes, steps, (tables, joined) = [1_000, 10_000, 100_000], [], cycle(4)
+    for base in sizes:
+        kept, width = Kept(tables, [], []), int(np.ceil(base**0.5)) + 2
+        heavy = range(base // 4 // width)
+        kept.apply({
+            "t0": [(0, 0, 0, 1, 1)], "t1": [(0, 0, d, 1, 1) for d in heavy], "t3": [(d, 0, 0, 1, 1) for d in heavy],
+            "t2": [(0, d, a, 1, 1) for d in heavy for a in range(width)],
+        })  # fmt: skip
+        grouped = f"SELECT t0.a, t0.b, t0.c, count(*) AS n {joined} GROUP BY ALL"
+        kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.5) AS {grouped}")
+        before = kept.con.view("v").cost()["read_steps"]
+        assert kept.con.execute("FROM v WHERE a = 0 AND b = 0 AND c = 0").fetchall() == [(0, 0, 0, len(heavy))]
+        steps.append(kept.con.view("v").cost()["read_steps"] - before)
+    assert abs(slope(sizes, steps) - 0.5) < 0.1, steps
+
+
 def test_a_loomis_whitney_sum_of_one_table():
     """It looks the same from each atom, but part trees take a change atom by atom."""
     tables, joined = cycle(4, "t")
