@@ -102,9 +102,9 @@ class _Test:
     below: int
     above: int
 
-    def over(self, values: Mapping[int, Scalar]) -> Compare:
+    def over(self, values: Mapping[tuple[int, Scalar], Scalar]) -> Compare:
         """The comparison of the witnesses of leaves."""
-        low, high = values.get(self.below, self.low), values.get(self.above, self.high)
+        low, high = values.get((self.below, self.low), self.low), values.get((self.above, self.high), self.high)
         return Compare("<=" if self.equal else "<", low, high)
 
 
@@ -123,7 +123,7 @@ class _Witnesses:
         self._conditions = [one for one in conditions if len(join.leaves_of(one)) != 1]
         self._known = self._decided(shown)
         self._bounds = list[Scalar]()
-        self._values = dict[int, Scalar]()
+        self._values = dict[tuple[int, Scalar], Scalar]()
 
     def _decided(self, shown: frozenset[Column]) -> frozenset[Column]:
         pairs, known, before = equated(conjunction(self._conditions)), shown, frozenset[Column]()
@@ -188,7 +188,7 @@ class _Witnesses:
         upper = [one for one in tests if one.low == value and one.below == number]
         if not lower or not upper:
             self._leaves[number], column = self._extreme(self._leaves[number], value, "min" if upper else "max")
-            self._values[number] = Ref(column)
+            self._values[number, value] = Ref(column)
             return True
         for name, bounds in (("lag", lower), ("lead", upper)):
             [one, *more] = bounds
@@ -198,7 +198,7 @@ class _Witnesses:
                 self._leaves[number], column, next_to = self._with_neighbours(
                     self._leaves[number], value, name, one.equal
                 )
-                self._values[number] = Ref(column)
+                self._values[number, value] = Ref(column)
                 beside = (Ref(next_to), bound.right) if name == "lead" else (bound.left, Ref(next_to))
                 self._bounds.append(Compare(">=", *beside))
                 return True
