@@ -75,21 +75,21 @@ class Snapshot:
         """Whether relations can be rewound: they are those of the transaction's epoch, and the changes are kept."""
         return self._pin is not None and not self._pin.lost and not any(map(self._is_another, relations))
 
+    def undone(self) -> dict[str, Change]:
+        """The changes that rewind the wanted relations."""
+        if self._pin is None:
+            return {}
+        wanted = [self._relations[name][0] for name in filter(self.is_newer, self.wanted)]
+        return self._database.engine.kept.since(self._pin, wanted)
+
     @contextmanager
-    def rewound(self, deferred: Collection[str]) -> Iterator[None]:
-        """The state with the wanted relations rewound, for a read to its end."""
-        wanted = frozenset(filter(self.is_newer, self.wanted))
-        if not wanted or self._pin is None:
+    def rewound(self) -> Iterator[None]:
+        """The wanted relations are rewound, for a read to its end."""
+        self._rewound = frozenset(self.wanted)
+        try:
             yield
-            return
-        engine = self._database.engine
-        changes = engine.kept.since(self._pin, [self._relations[name][0] for name in wanted])
-        with for_a_read(engine, changes, deferred):
-            self._rewound = wanted
-            try:
-                yield
-            finally:
-                self._rewound = frozenset()
+        finally:
+            self._rewound = frozenset()
 
     def refuse_newer(self, entry: ViewEntry) -> None:
         """StaleRead if a view is not that of the transaction's tables: the transaction has replaced one, or as

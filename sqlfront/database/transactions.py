@@ -18,6 +18,7 @@ from sqlfront.database.durable import compact_logs, log_changes, log_epoch
 from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.pinned import Snapshot, for_a_read
 from sqlfront.database.user_settings import lossless, restore
+from sqlfront.maintenance.clocks import clock_relation
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, OperationalError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from sqlfront.maintenance.engine import Change
+    from sqlfront.maintenance.engine import Change, Engine
     from sqlfront.maintenance.epoch import Applied, Epoch
 
     Rows: TypeAlias = pa.Table | Sequence[Sequence[Any]]
@@ -120,12 +121,17 @@ class Transaction:
         holds the lock.
 
         A table that others have changed and that is not rewound stays as it is: no view over it is read."""
-        snapshot = self.snapshot
-        with nullcontext() if snapshot is None else snapshot.rewound(deferred):
-            changes = self.changes() if self.touched() else {}
+        engine, snapshot = self._database.engine, self.snapshot
+        undone = {} if snapshot is None else snapshot.undone()
+        with nullcontext() if snapshot is None else snapshot.rewound():
+            own = self.changes() if self.touched() else {}
             if snapshot is not None:
-                changes = {name: change for name, change in changes.items() if not snapshot.is_newer(name)}
-            with for_a_read(self._database.engine, changes, deferred):
+                own = {name: change for name, change in own.items() if not snapshot.is_newer(name)}
+            clocks = set(map(clock_relation, self._times))  # Their change begins at the present time.
+            both = own.keys() & undone.keys() - clocks
+            # One epoch: a reader of changes knows the rows of the last committed one.
+            parts = {name: [_declared(engine, name, one[name]) for one in (undone, own)] for name in both}
+            with for_a_read(engine, undone | own | _joined(parts), deferred):
                 yield
 
     def commit_told(self, relation: str, rows: Rows, weights: Sequence[int], *, returned: bool) -> None:
@@ -213,6 +219,12 @@ class Transaction:
             if number in durable:
                 database.log.note_offset(self._con, number, source, position, epoch)
         return logged
+
+
+def _declared(engine: Engine, name: str, change: Change) -> tuple[pa.Table, np.ndarray]:
+    """The rows of a change in the types of its relation, and their weights."""
+    assert change.weights is not None
+    return engine.relations[name].as_declared(change.rows), change.weights
 
 
 def _joined(tables: Mapping[str, list[tuple[pa.Table, np.ndarray]]]) -> dict[str, Change]:

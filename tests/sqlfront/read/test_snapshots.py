@@ -122,7 +122,8 @@ def rewound() -> Iterator[sqlfront.Connection]:
 def change_all(con: sqlfront.Connection) -> None:
     con.execute("INSERT INTO f VALUES (1, -1e20), (3, 5); DELETE FROM f WHERE k = 2; INSERT INTO r VALUES (1), (3)")
     con.execute("UPDATE c SET a = 2; INSERT INTO c VALUES (3)")
-    con.apply_row("c", (1,))
+    for _ in range(3):  # The first row of a session finds the way of the others.
+        con.apply_row("c", (1,))
     con.advance_time("2020-01-02 12:00:00+00")
 
 
