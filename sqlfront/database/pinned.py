@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import shown
-from sqlfront.maintenance.clocks import clock_relation
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import StaleRead
 
@@ -146,6 +145,7 @@ class Snapshot:
 def sources(entry: ViewEntry) -> set[str]:
     """The base relations that a view reads, itself or through views: tables and clocks."""
     from sqlfront.database.view_time import clocks_of
+    from sqlfront.maintenance.clocks import clock_relation
 
     return {*entry.tables, *map(clock_relation, clocks_of(entry, entry.definition, entry.sources))}
 

@@ -18,7 +18,6 @@ from sqlfront.database.durable import compact_logs, log_changes, log_epoch
 from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.pinned import Snapshot, for_a_read
 from sqlfront.database.user_settings import lossless, restore
-from sqlfront.maintenance.clocks import clock_relation
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, OperationalError
 
@@ -121,6 +120,8 @@ class Transaction:
         holds the lock.
 
         A table that others have changed and that is not rewound stays as it is: no view over it is read."""
+        from sqlfront.maintenance.clocks import clock_relation
+
         engine, snapshot = self._database.engine, self.snapshot
         undone = {} if snapshot is None else snapshot.undone()
         with nullcontext() if snapshot is None else snapshot.rewound():
