@@ -116,7 +116,7 @@ class Transaction:
     @contextmanager
     def applied(self, deferred: Collection[str] = ()) -> Iterator[None]:
         """The views as this transaction sees them, of the deferred ones these, for which nothing waits: rewound to its
-        epoch where that is asked for (Snapshot.rewind), and with its own changes. For a read to its end. The caller
+        epoch where that is asked for (Snapshot.rewound), and with its own changes. For a read to its end. The caller
         holds the lock.
 
         A table that others have changed and that is not rewound stays as it is: no view over it is read."""
