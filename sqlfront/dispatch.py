@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.elsewhere import bodies_found
-from sqlfront.database.frames import as_user
+from sqlfront.database.frames import as_user, relations_read
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_own_changes
 from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
@@ -41,7 +42,8 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
         if session.database.capture.untold and _may_make_trigger(statement):
             catch_up(session.database)  # Writes that told their changes came before the trigger.
         try:
-            _pass_through(session, statement, params, many)
+            with nullcontext() if session.database.keeps_nothing else relations_read(session.duck, statement.text):
+                _pass_through(session, statement, params, many)
         finally:
             if statement.kind in _RENAMES:  # Afterwards: it may have looked names up itself before it changed them.
                 session.database.forget_names()  # Of all sessions: a setting may be one for all.
@@ -325,11 +327,11 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
         read(session, statement, params)
         return
     session.tell(False)
+    reads = _reads(session, statement)
     with session.database.lock:
-        session.start_reading(reads := _reads(session, statement))
-        with (
-            session.reading_own(reads) if session.is_rewound() else session.held_reading()
-        ):  # As one statement does: its scans wait for nobody.
+        session.start_reading(reads)
+        # As one statement does: its scans wait for nobody.
+        with session.reading_own(reads) if session.is_rewound() else session.held_reading():
             as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
 
@@ -407,7 +409,8 @@ def _read_views(session: Session, statement: PassThrough | str, params: Any) -> 
 
 def stream(session: Session, statement: PassThrough | str, params: Any, batch_size: int) -> Stream:
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
-    with session.database.lock:
+    text = statement if isinstance(statement, str) else statement.text
+    with relations_read(session.duck, text), session.database.lock:
         session.end_result()
         session.start_reading(_reads(session, statement))
         if session.is_rewound():

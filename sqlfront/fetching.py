@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront import dispatch
 from sqlfront.database.failures import translated
+from sqlfront.database.frames import relations_read
 from sqlfront.storage.errors import StaleRead
 
 if TYPE_CHECKING:
@@ -33,10 +34,13 @@ def fetch_some(session: Session, fetch: Fetch) -> Any:
 
 
 def fetch_all(session: Session, fetch: Fetch) -> Any:
-    """All rows under the lock. When another has committed since `execute`, the query runs again first."""
+    """All rows, under the lock if views are read. When another has committed since `execute`, the query runs again
+    first."""
     if session.served is not None:
         return fetch(session.served)
     again, session.again = session.again, None
+    if session.reading is None:  # It may scan a relation of ours: that takes the lock in a thread of DuckDB's.
+        return _fetch(session, fetch)
     with session.database.lock:
         try:
             return _fetch(session, fetch)
@@ -54,6 +58,6 @@ def _fetch(session: Session, fetch: Fetch) -> Any:
 
 def _run_again(session: Session, again: tuple[Any, Any]) -> None:
     session.end_result()
-    with translated(session.reading_error):
+    with translated(session.reading_error), relations_read(session.duck, again[0].text):
         dispatch.read(session, *again)
     session.again = None

@@ -8,17 +8,54 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+
+from sqlfront.sql.recognise import words
 
 _BETWEEN = ("sqlfront", "contextlib")  # Whose frames can lie between the user's and DuckDB's.
 _CALL = compile("__sqlfront_call()", "<sqlfront>", "eval")
+_READ: ContextVar[Mapping[str, Any] | None] = ContextVar("relations that have been read", default=None)
 
 
 def as_user(call: Callable[[], Any]) -> Any:
     """`call()`, a function of DuckDB's without a frame of its own, from the user's frame. O(variables there)."""
     module, variables = _namespaces()
-    return eval(_CALL, module, {**variables, "__sqlfront_call": call})  # The code is the constant above.
+    variables = {**variables, **(_READ.get() or {}), "__sqlfront_call": call}
+    return eval(_CALL, module, variables)  # The code is the constant above.
+
+
+@contextmanager
+def relations_read(con: Any, text: str) -> Iterator[None]:
+    """Read whole, before a statement takes the lock, the relations of ours among the user's variables that it scans.
+
+    A thread of DuckDB's would open them, and wait for the lock that the statement's own thread holds. Free before the
+    first relation is made, then O(variables). A table or view of the name goes first, as in DuckDB.
+    """
+    loaded = sys.modules.get("sqlfront.relation")
+    found = {} if loaded is None else _named(loaded.Relation, text)
+    if found:
+        taken = {name.casefold() for (name,) in con.execute(_TABLES, [list(map(str.casefold, found))]).fetchall()}
+        found = {name: one.to_arrow_table() for name, one in found.items() if name.casefold() not in taken}
+    token = _READ.set(found)
+    try:
+        yield
+    finally:
+        _READ.reset(token)
+
+
+_TABLES = """
+    SELECT table_name FROM duckdb_tables() WHERE list_contains($1, lower(table_name))
+    UNION ALL SELECT view_name FROM duckdb_views() WHERE list_contains($1, lower(view_name))"""
+
+
+def _named(kind: type, text: str) -> dict[str, Any]:
+    """The variables of the user's frame of a kind whose names are in a text."""
+    module, variables = _namespaces()
+    found = {name: value for names in (module, variables) for name, value in names.items() if type(value) is kind}
+    return {name: value for name, value in found.items() if name.casefold() in words(text)} if found else {}
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

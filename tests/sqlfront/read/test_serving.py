@@ -167,6 +167,23 @@ def test_streams_keep_their_epoch(con):
     assert sum(batch.num_rows for batch in reader) == 501 * 501
 
 
+def test_a_statement_scans_relations_of_views_without_waiting_for_itself(con):
+    """DuckDB's threads open and read relations: none waits for a lock that the thread of the statement holds."""
+    every = con.sql("SELECT a.k FROM a, (FROM range(300))")
+    sums = con.sql("SELECT sum(n) AS n, max(k) AS k FROM v")
+    b = con.sql("SELECT 1 AS one")  # The table of the name goes first.
+    assert [one.columns for one in (every, sums, b)] == [["k"], ["n", "k"], ["one"]]
+    for _ in range(5):
+        assert con.sql("FROM sums").fetchall() == [(3000, 999)]
+        assert con.execute("SELECT sums.n, v.n FROM sums JOIN v USING (k)").fetchone() == (3000, 3)
+        assert con.sql("SELECT count(*) FROM every JOIN v USING (k)").to_arrow_table()[0].to_pylist() == [900_000]
+        assert con.sql("SELECT count(*) FROM v JOIN b USING (k), sums").fetchall() == [(1000,)]
+        assert con.sql("FROM sums, v").to_arrow_reader().read_all().num_rows == 1000
+    con.execute("BEGIN; INSERT INTO a VALUES (0, 1)")
+    assert con.execute("SELECT sums.n, v.n FROM sums, v WHERE v.k = 0").fetchall() == [(3001, 4)]
+    con.execute("CREATE TABLE from_sums AS SELECT k FROM sums JOIN v USING (k); ROLLBACK")
+
+
 @pytest.mark.parametrize("partly", [False, True])
 def test_a_result_begins_with_its_first_row(con, partly):
     query = "SELECT k, s, 1::UHUGEINT AS u, [k] AS ks FROM v ORDER BY k LIMIT 20"
