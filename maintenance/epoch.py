@@ -160,8 +160,9 @@ class RowFastPath:
         """Let no row in any more."""
         self._open = False
 
-    def run(self, row: Sequence[Any], weight: int) -> int | None:
-        """Apply and commit the row; the epoch's number, or None (and nothing changed) if it must go the general way."""
+    def run(self, row: Sequence[Any], weight: int, is_kept: bool = False) -> int | None:
+        """Apply and commit the row; the epoch's number, or None (and nothing changed) if it must go the general way.
+        `is_kept`: the caller keeps it for readers of older epochs."""
         # A `with` would cost twice as much. Ctrl-C may come as soon as the lock is taken.
         lock, held = self._lock, True
         try:
@@ -169,8 +170,10 @@ class RowFastPath:
             if not held:
                 with lock:
                     return self.run(row, weight)
-            if not self._open or self._pinned:
+            if not self._open:
                 return None
+            if self._pinned and not is_kept:
+                return self._run_kept(row, weight)
             words: Sequence[Any] | None = row
             if (self._encoders is not None or type(row) is not tuple) and (words := self._encode(row)) is None:
                 return None
@@ -197,6 +200,14 @@ class RowFastPath:
         finally:
             if held:
                 lock.release()
+
+    def _run_kept(self, row: Sequence[Any], weight: int) -> int | None:
+        """As `run` for a row that readers of older epochs undo. Ctrl-C waits: it is applied and kept, or neither."""
+        with Uninterrupted():
+            number = RowFastPath.run(self, row, weight, is_kept=True)
+            if number is not None:
+                self._engine.kept.add_row(self.relation, row, weight)
+        return number
 
     def _encode(self, row: Sequence[Any]) -> tuple[Any, ...] | None:
         """The codes of a row's values, or None if one has none, or it is no tuple or list."""
@@ -244,9 +255,9 @@ class RowFastPath:
 class WaitingFastPath(RowFastPath):
     """The fast path of a relation that has copies: a row that is committed waits for each of them."""
 
-    def run(self, row: Sequence[Any], weight: int) -> int | None:
+    def run(self, row: Sequence[Any], weight: int, is_kept: bool = False) -> int | None:
         with self._lock, Uninterrupted():  # No Ctrl-C between the two.
-            number = super().run(row, weight)
+            number = super().run(row, weight, is_kept)
             if number is not None:
                 self._engine.deferred.wait_row(self.relation.name, row, weight)
             return number

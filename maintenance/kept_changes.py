@@ -1,7 +1,7 @@
-"""The changes of base relations since the oldest epoch that a reader has pinned: by them its views are rewound.
+"""The changes of base relations since the oldest epoch that a reader has pinned. They rewind the views for the reader.
 
-A reader of an older epoch has these changes undone in the state, reads, and has them redone (`Engine.without`). While
-no epoch is pinned, nothing is kept, and single rows go their fast path.
+A reader of an older epoch has these changes undone in the state, reads, and has them redone (`Transaction.applied`).
+While no epoch is pinned, nothing is kept.
 
 Changes are kept as values: dictionaries may forget codes. They lie in *spans*, from one pinned epoch to the next. A
 span whose pins have gone is joined to the span before. Spans are netted when they have grown to twice their size.
@@ -11,12 +11,12 @@ Beyond the memory limit the oldest span goes, and its pins are `lost`. An epoch 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlfront.maintenance.relation.waiting import Waiting
+from sqlfront.maintenance.relation.waiting import SINGLE_ROW, Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from sqlfront.maintenance.engine import Change
     from sqlfront.maintenance.relation.base_relation import Relation
@@ -79,6 +79,13 @@ class KeptChanges:
         for item in applied:
             if item.relation.is_base:
                 self._grown += self._spans[-1].of(item.relation).add(item) + _PART
+        if self._grown > self._next_look:
+            self._bound()
+
+    def add_row(self, relation: Relation, row: Sequence[Any], weight: int) -> None:
+        """Keep a row that a committed epoch has changed in a base relation. O(1), amortised."""
+        self._spans[-1].of(relation).add_row(row, weight)
+        self._grown += SINGLE_ROW
         if self._grown > self._next_look:
             self._bound()
 

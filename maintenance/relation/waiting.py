@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 HELD_ROWS = 1_000_000
 """How many netted rows wait for one copy at most."""
+SINGLE_ROW = 256
+"""About what Python takes for a row of a few values, in bytes."""
 
 
 class Waiting:
@@ -77,7 +79,8 @@ class Waiting:
         return rows.take(pa.array(positions)), weights
 
     def bytes(self) -> int:
-        return sum(rows.nbytes + weights.nbytes for rows, weights in self._parts)
+        parts = sum(rows.nbytes + weights.nbytes for rows, weights in self._parts)
+        return int(parts) + len(self._single) * SINGLE_ROW
 
     def clear(self) -> None:
         self.rows, self._parts, self._single = 0, [], []
