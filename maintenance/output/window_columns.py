@@ -111,16 +111,11 @@ class WindowColumns:
         rows = OrderedRows(kept.source.store.table)
         words = [word[self._repeat] for name in kept.shape.variables for word in self._source.words(name)]
         addresses = rows.rows(np.column_stack(words))
-        most = len(addresses) * STEPS_SOUGHT
-        if (
-            len(addresses) <= _FEW
-            and int((sought := SoughtRows(kept, rows, addresses, self._copies)).size.max()) > most
-        ):
-            self._sought.append(sought)
-            return sought
-        groups = rows.groups_of(addresses)
-        if int(rows.copies(groups).max(initial=0)) > most or int(rows.copies(np.unique(groups)).sum()) > most:
-            self._sought.append(SoughtRows(kept, rows, addresses, self._copies))
+        sought = SoughtRows(kept, rows, addresses, self._copies) if len(addresses) <= _FEW else None
+        groups = rows.groups_of(addresses) if sought is None else sought.groups
+        sizes, most = rows.copies(groups) if sought is None else sought.size, len(addresses) * STEPS_SOUGHT
+        if int(sizes.max(initial=0)) > most or int(sizes[np.unique(groups, return_index=True)[1]].sum()) > most:
+            self._sought.append(sought or SoughtRows(kept, rows, addresses, self._copies))
             return self._sought[-1]
         whole = WholePartitions(kept, np.unique(groups))
         self._view.reads.steps += whole.steps

@@ -142,8 +142,9 @@ class Relation:
         ranges: bool = False,
         summaries: Sequence[Summary] = (),
     ) -> bool:
-        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another. `ranges`
-        and `summaries` are what the order's tree knows besides. True if the table was made anew: it must be filled."""
+        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another. With
+        `ranges` the order's tree has sums over ranges, with `summaries` subtree summaries. True if the table was made
+        anew. The caller fills such a table."""
         fits = store.order in (None, order)
         more = [one for one in summaries if fits and one not in store.summaries]
         ranges = ranges and fits

@@ -21,7 +21,7 @@ class SoughtRows:
 
     def __init__(self, kept: KeptOrder, rows: OrderedRows, addresses: np.ndarray, copies: np.ndarray) -> None:
         self._kept, self._rows, self._addresses, self._copies = kept, rows, addresses, copies
-        self._groups, self.position, self.size = rows.locate(addresses, copies)
+        self.groups, self.position, self.size = rows.locate(addresses, copies)
         self._peers: dict[int, Bounds] = {}
         self._dense_ranks: dict[int, np.ndarray] = {}
         self._sums: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -38,35 +38,35 @@ class SoughtRows:
 
     def dense_ranks(self, items: int) -> np.ndarray:
         if items not in self._dense_ranks:
-            found = self._rows.peers_before(self._groups, self._addresses, self._kept.peers(items))
+            found = self._rows.peers_before(self.groups, self._addresses, self._kept.peers(items))
             self._dense_ranks[items] = found
         return self._dense_ranks[items]
 
     def group_edge(self, items: int, groups: int, behind: bool) -> np.ndarray:
         wanted = self.dense_ranks(items) + (groups + behind)
-        return self._rows.peer_starts(self._groups, wanted, self._kept.peers(items))
+        return self._rows.peer_starts(self.groups, wanted, self._kept.peers(items))
 
     def range_edge(self, distance: int, behind: bool) -> np.ndarray:
         [codes] = self._words(self._addresses, self._kept.item_places(1))
-        edge = range_edge(self._kept, self._rows, self._groups, codes, distance, behind)
+        edge = range_edge(self._kept, self._rows, self.groups, codes, distance, behind)
         return np.where(codes == at.NULL_CODE, self.peers(1)[int(behind)], edge)
 
     def words(self, places: Sequence[int], positions: np.ndarray) -> list[np.ndarray]:
-        rows, _ = self._rows.select(self._groups, positions)
+        rows, _ = self._rows.select(self.groups, positions)
         return self._words(rows, places)
 
     def sums(self, value: int, frame: Bounds) -> np.ndarray:
         start, end = frame
         known = next((found for first, last, found in self._sums if first is start and last is end), None)
         if known is None:
-            known = self._rows.frame_sums(self._groups, start, end)
+            known = self._rows.frame_sums(self.groups, start, end)
             self._sums.append((start, end, known))
         return known[:, value]
 
     def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
         start, end = frame_bounds(value, self)
         summary = self._kept.extremes(variable, value.function == "max")
-        rows = self._rows.frame_extremes(self._groups, start, end, summary)
+        rows = self._rows.frame_extremes(self.groups, start, end, summary)
         return self._words(rows, self._kept.places((variable,)))
 
     def _words(self, rows: np.ndarray, places: Sequence[int]) -> list[np.ndarray]:
@@ -75,6 +75,6 @@ class SoughtRows:
     def _peers_of(self, rows: np.ndarray, items: int) -> Bounds:
         words = len(self._kept.item_places(items))
         first, last = (
-            self._rows.positions_of(self._groups, rows, words, inclusive=inclusive) for inclusive in (False, True)
+            self._rows.positions_of(self.groups, rows, words, inclusive=inclusive) for inclusive in (False, True)
         )
         return first, last

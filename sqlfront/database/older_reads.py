@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def read_older(session: Session, snapshot: Snapshot, moved: Set[str], *, whole: bool) -> None:
-    """Let a statement read these views and change tables, which have moved on, in the transaction's epoch. What is to
-    be rewound is `snapshot.wanted`: if that is not empty, the statement has to be read whole."""
+    """Let a statement read views and change tables that have `moved` on in the transaction's epoch. The relations to be
+    rewound are put into `snapshot.wanted`. If there are any, the caller reads the statement whole."""
     import duckdb
 
     database = session.database

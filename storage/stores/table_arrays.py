@@ -49,8 +49,8 @@ def arrays_of(table: Table) -> tuple[dict[str, int], dict[str, np.ndarray]]:
 
 
 def adopt(table: Table, sizes: Mapping[str, int], read: Read, mapped: Mapped = lambda name, size: 0) -> None:
-    """Give a table of the same layout the contents that another one had, by its `arrays_of`: mapped arrays, and copies
-    of the others. What the table held goes. If reading fails, the table is of no use."""
+    """Give a table of the same layout the contents that another one had, by its `arrays_of`. Mapped arrays are taken as
+    they are, the others copied. The table's former rows go. If reading fails, the table is of no use."""
     table.release()
     for prefix, one in _parts(table):
         header = one.header

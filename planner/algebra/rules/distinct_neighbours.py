@@ -147,7 +147,7 @@ class _Witnesses:
         for number, leaf in enumerate(self._leaves):
             if not hidden[number]:
                 self._leaves[number] = self._once(leaf)
-        waiting = {number: value for number, [*values] in hidden.items() for value in values}
+        waiting = {number: value for number, values in hidden.items() for value in values}
         while waiting:
             ready = next((one for one in waiting.items() if self._reduce(*one, found, waiting)), None)
             if ready is None:

@@ -27,6 +27,7 @@ from sqlfront.storage.kernels.layout import (
     REFERENCES,
     ROWS,
     SLOTS,
+    SLOTS_MAPPED,
     STEPS,
     TAIL,
     USED,
@@ -37,7 +38,7 @@ from sqlfront.storage.kernels.memory import add_overflows, calloc, load, load32,
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import add_value, sign_of
-from sqlfront.storage.kernels.tables.mapped_memory import free_slots, resize_rows
+from sqlfront.storage.kernels.tables.mapped_memory import free_part, resize_rows
 from sqlfront.storage.kernels.tables.ordered_group import insert_ordered, remove_ordered, splice
 from sqlfront.storage.kernels.tables.subtree_sums import change_sums
 
@@ -117,7 +118,7 @@ def resize_slots(table, size):
             while load(slots, j) != 0:
                 j = (j + 1) & mask
             store(slots, j, slot)
-    free_slots(table)
+    free_part(table, SLOTS, SLOTS_MAPPED)
     store(table, SLOTS, slots)
     store(table, MASK, mask)
 

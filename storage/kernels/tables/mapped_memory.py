@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels import memory
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.layout import CAPACITY, ROWS, ROWS_MAPPED, SLOTS, SLOTS_MAPPED, USED, WIDTH
+from sqlfront.storage.kernels.layout import CAPACITY, ROWS, ROWS_MAPPED, USED, WIDTH
 from sqlfront.storage.kernels.memory import free, load, memcpy, realloc, store
 from sqlfront.storage.kernels.tables.hashing import mix
 
@@ -25,26 +25,16 @@ def unmap(address, size):
     memory.unmap(address, size)
 
 
-@kernel("void(int64)")
-def free_slots(table):
-    """Give the memory of a table's slots back."""
-    size = load(table, SLOTS_MAPPED)
+@kernel("void(int64,int64,int64)")
+def free_part(table, part, mapped):
+    """Give a table's slots or rows back. `part` is the header's word with their address, `mapped` that with the size of
+    their mapping."""
+    size = load(table, mapped)
     if size != 0:
-        memory.unmap(load(table, SLOTS), size)
-        store(table, SLOTS_MAPPED, 0)
+        memory.unmap(load(table, part), size)
+        store(table, mapped, 0)
     else:
-        free(load(table, SLOTS))
-
-
-@kernel("void(int64)")
-def free_rows(table):
-    """Give the memory of a table's rows back."""
-    size = load(table, ROWS_MAPPED)
-    if size != 0:
-        memory.unmap(load(table, ROWS), size)
-        store(table, ROWS_MAPPED, 0)
-    else:
-        free(load(table, ROWS))
+        free(load(table, part))
 
 
 @kernel("void(int64,int64)")
@@ -57,7 +47,7 @@ def resize_rows(table, capacity):
     else:
         copied = realloc(0, capacity * width)
         memcpy(copied, rows, load(table, USED) * width)
-        free_rows(table)
+        free_part(table, ROWS, ROWS_MAPPED)
         rows = copied
     store(table, ROWS, rows)
     store(table, CAPACITY, capacity)

@@ -74,7 +74,7 @@ def begins_group(table, address, number):
 
 @kernel("void(int64,int64)")
 def find_extremes(table, address):
-    """Find a row's subtree extremes anew from those of its children."""
+    """Compute the extremes of a row's subtree from its children's extremes."""
     rows = load(table, ROWS)
     width = load(table, WIDTH) * 8
     tail = load(table, TAIL)

@@ -40,7 +40,7 @@ from sqlfront.storage.kernels.tables.hash_table import count_references, find, o
 from sqlfront.storage.kernels.tables.hashing import hash_places
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import copy_value, shift_left, sign_of
-from sqlfront.storage.kernels.tables.mapped_memory import free_rows, free_slots, resize_rows
+from sqlfront.storage.kernels.tables.mapped_memory import free_part, resize_rows
 from sqlfront.storage.kernels.tables.ordered_group import is_listed, renumber_tree
 from sqlfront.storage.kernels.tables.subtree_summaries import summaries, summary_order
 
@@ -52,8 +52,8 @@ _WAVE, _AHEAD = 64, 16
 @kernel("void(int64)")
 def destroy(table):
     """Give all of a table's memory back."""
-    free_slots(table)
-    free_rows(table)
+    free_part(table, SLOTS, SLOTS_MAPPED)
+    free_part(table, ROWS, ROWS_MAPPED)
     free(load(table, DIRTY))
     free(load(table, INDEX_LIST))
     free(load(table, REFERENCE_LIST))
@@ -68,8 +68,8 @@ def destroy(table):
 @kernel("void(int64)")
 def reset(table):
     """Empty a table that counts no references, but not its groups, and give its memory back. O(1)."""
-    free_slots(table)
-    free_rows(table)
+    free_part(table, SLOTS, SLOTS_MAPPED)
+    free_part(table, ROWS, ROWS_MAPPED)
     free(load(table, DIRTY))
     store(table, SLOTS, calloc(_SMALLEST, 8))
     store(table, MASK, _SMALLEST - 1)
@@ -80,7 +80,7 @@ def reset(table):
 @kernel("void(int64,int64,int64)")
 def take_slots(table, slots, mapped):
     """Give an empty table exactly so many slots: those mapped at an address, or (0) memory, which the caller fills."""
-    free_slots(table)
+    free_part(table, SLOTS, SLOTS_MAPPED)
     size = slots * 8
     store(table, SLOTS, mapped if mapped != 0 else realloc(0, size))
     store(table, MASK, slots - 1)
@@ -93,7 +93,7 @@ def take_slots(table, slots, mapped):
 @kernel("void(int64,int64,int64)")
 def take_rows(table, rows, mapped):
     """Give an empty table exactly so many rows: those mapped at an address, or (0) memory, which the caller fills."""
-    free_rows(table)
+    free_part(table, ROWS, ROWS_MAPPED)
     size = rows * load(table, WIDTH) * 8
     if mapped == 0 and rows > 0:
         store(table, ROWS, realloc(0, size))
@@ -254,7 +254,7 @@ def move_rows(table, sequence):
             # The upper half of a slot is its row's hash, which stays.
             row = load32(renumbered, (slot & 0xFFFFFFFF) - 1)
             store(slots, i, (slot >> 32 << 32) | (row + 1))
-    free_rows(table)
+    free_part(table, ROWS, ROWS_MAPPED)
     store(table, ROWS, rows)
     store(table, CAPACITY, max(1, live))
     store(table, USED, live)
@@ -338,7 +338,7 @@ def widen(table, limbs):
         for v in range(sums):
             new_place = width - (sums - v) * (limbs + 1)
             copy_value(target, new_place, limbs + 1, source, old_width - (sums - v) * (old_limbs + 1), old_limbs + 1)
-    free_rows(table)
+    free_part(table, ROWS, ROWS_MAPPED)
     store(table, ROWS, rows)
     store(table, CAPACITY, capacity)
     store(table, LIMBS, limbs)

@@ -24,7 +24,7 @@ REWOUND = {
     "changes": "SELECT a, sum(x / 3) AS s FROM c GROUP BY a",
     "first": "SELECT a, d / 3 AS x FROM t ORDER BY x, a LIMIT 5",
 }
-"""Views of which DuckDB has no snapshot, or no sum of the same bits."""
+"""Views without DuckDB's answer: it has no snapshot of their tables, or sums them to other last bits."""
 
 
 class Transactions:

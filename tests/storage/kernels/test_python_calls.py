@@ -11,6 +11,7 @@ from sqlfront.storage.kernels.jit import KERNELS, entry_point, import_all
 from sqlfront.storage.kernels.python_calls import Exported, python_module
 from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.native.native_file import loaded
+from sqlfront.storage.stores.row_addresses import address_of
 
 WORDS = np.array([7, -3, 5], np.int64)
 ADDRESS = int(WORDS.ctypes.data)
@@ -55,3 +56,19 @@ def test_what_is_no_word_is_refused(argument: object, error: type[Exception], pl
 def test_minus_one_is_a_word_and_no_error() -> None:
     call = entry_point(sign_of)
     assert call(ADDRESS + 8, -1, 1) == 1  # The word before the second is the first.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        WORDS,
+        WORDS[1:],
+        WORDS[::2],
+        np.empty((0, 3), np.int64),
+        np.ones((3, 4))[:, 1],
+        np.frombuffer(bytes(16), np.int64),
+    ],
+    ids=["whole", "behind another", "strided", "empty", "a column", "read-only"],
+)
+def test_the_address_of_an_array_is_that_of_its_words(words: np.ndarray) -> None:
+    assert address_of(words) == words.ctypes.data
