@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
 from sqlfront.sql.recognise import words
+from sqlfront.storage.errors import Error
 
 _BETWEEN = ("sqlfront", "contextlib")  # Whose frames can lie between the user's and DuckDB's.
 _CALL = compile("__sqlfront_call()", "<sqlfront>", "eval")
@@ -37,13 +38,29 @@ def relations_read(con: Any, text: str) -> Iterator[None]:
     loaded = sys.modules.get("sqlfront.relation")
     found = {} if loaded is None else _named(loaded.Relation, text)
     if found:
+        scanned = _scanned(con, text)
         taken = {name.casefold() for (name,) in con.execute(_TABLES, [list(map(str.casefold, found))]).fetchall()}
-        found = {name: one.to_arrow_table() for name, one in found.items() if name.casefold() not in taken}
-    token = _READ.set(found)
+        found = {name: one for name, one in found.items() if name.casefold() in scanned - taken}
+    tables = dict[str, Any]()
+    for name, one in found.items():
+        with suppress(Error):  # DuckDB raises it again if it does scan the relation.
+            tables[name] = one.to_arrow_table()
+    token = _READ.set(tables)
     try:
         yield
     finally:
         _READ.reset(token)
+
+
+def _scanned(con: Any, text: str) -> Set[str]:
+    """The tables that a statement names, in lower case; all its words where DuckDB does not tell."""
+    import duckdb
+
+    with con.cursor() as other:  # An error would abort the transaction of `con`.
+        try:
+            return {name.casefold() for name in other.get_table_names(text)}
+        except duckdb.Error:
+            return words(text)
 
 
 _TABLES = """

@@ -179,9 +179,13 @@ def test_a_statement_scans_relations_of_views_without_waiting_for_itself(con):
         assert con.sql("SELECT count(*) FROM every JOIN v USING (k)").to_arrow_table()[0].to_pylist() == [900_000]
         assert con.sql("SELECT count(*) FROM v JOIN b USING (k), sums").fetchall() == [(1000,)]
         assert con.sql("FROM sums, v").to_arrow_reader().read_all().num_rows == 1000
+    k = con.sql("SELECT error('a column of the name is no scan') AS k FROM v")
+    assert k.columns == ["k"] and con.sql("SELECT max(k) FROM v").fetchall() == [(999,)]
+    con.execute("CREATE TABLE from_sums AS SELECT k FROM sums JOIN v USING (k); DROP TABLE from_sums")
+    del k
     con.execute("BEGIN; INSERT INTO a VALUES (0, 1)")
     assert con.execute("SELECT sums.n, v.n FROM sums, v WHERE v.k = 0").fetchall() == [(3001, 4)]
-    con.execute("CREATE TABLE from_sums AS SELECT k FROM sums JOIN v USING (k); ROLLBACK")
+    con.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("partly", [False, True])
