@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _PLACE = "place in the batch"
+MANY_ALIKE = 16
+"""How many times as many rows as a limit leaves may be decoded because they are alike in the first column."""
 
 
 def candidates(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> pa.Table:
@@ -38,12 +40,8 @@ def candidates(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> pa.Tab
         return pa.Table.from_batches(list(Reader(view)), schema(view))
     columns = [raw for raw in view.definition.raw if raw.name in names]
     batches = [raw_batch(view, walk, rows, repeat, columns=names) for walk, rows, repeat in _batches(view)]
-    keys = pa.Table.from_batches(batches, pa.schema([field(view, raw) for raw in columns]))
-    directions = [direction for _, direction in view.definition.orders[0].sorting]
-    order = ", ".join(f"{quote(name)} {direction}" for name, direction in zip(names, directions, strict=False))
-    numbering = "dense_rank" if limit.numbering == "dense_rank" else "rank"
-    numbered, ranks = numbers_of(view, keys, f"{numbering}() OVER (ORDER BY {order})", evaluate)
-    places, passed, found = np.sort(numbered[ranks <= limit.end]), 0, []
+    keys = pa.Table.from_batches(batches, pa.schema([field(view, raw) for raw in columns])).select(names)
+    places, passed, found = _within(view, keys, limit, evaluate), 0, []
     for walk, rows, repeat in _batches(view):
         count = rows if repeat is None else len(repeat)
         first, last = np.searchsorted(places, (passed, passed + count))
@@ -52,6 +50,61 @@ def candidates(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> pa.Tab
         if len(own):
             found.append(raw_batch(view, _Picked(walk, own if repeat is None else repeat[own]), len(own)))
     return pa.Table.from_batches(found, schema(view))
+
+
+def _within(view: MaintainedView, keys: pa.Table, limit: Limit, evaluate: Evaluate) -> np.ndarray:
+    """The places of the rows that rank within the limit by these columns, or by the first of them if that leaves few,
+    ascending. O(rows), or O(rows log rows) where DuckDB ranks them."""
+    assert limit.end is not None
+    directions = [direction for _, direction in view.definition.orders[0].sorting]
+    if limit.numbering != "dense_rank" and (numbers := _whole_numbers(keys.column(keys.column_names[0]))) is not None:
+        places = _least(*numbers, directions[0], limit.end)
+        if len(places) <= MANY_ALIKE * limit.end:
+            return places
+    order = ", ".join(
+        f"{quote(name)} {direction}" for name, direction in zip(keys.column_names, directions, strict=False)
+    )
+    numbering = "dense_rank" if limit.numbering == "dense_rank" else "rank"
+    numbered, ranks = numbers_of(view, keys, f"{numbering}() OVER (ORDER BY {order})", evaluate)
+    return np.sort(numbered[ranks <= limit.end])
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The values of a column of whole numbers, decimals or dates in units of its type, and where they are NULL; None if
+    it is another one, or one is beyond 64 bits."""
+    import pyarrow as pa
+
+    type_ = column.type
+    if getattr(type_, "type_name", None) == "hugeint" or pa.types.is_decimal128(type_):
+        words = [
+            np.frombuffer(c.buffers()[1], np.int64)[2 * c.offset :][: 2 * len(c)] for c in _stored(column) if len(c)
+        ]
+        pairs = np.concatenate([np.empty(0, np.int64), *words]).reshape(-1, 2)
+        values = np.ascontiguousarray(pairs[:, 0])
+        nulls = column.is_null().to_numpy()
+        return None if ((pairs[:, 1] != values >> 63) & ~nulls).any() else (values, nulls)
+    if pa.types.is_signed_integer(type_) or pa.types.is_date32(type_):
+        plain = column.cast(pa.int32()) if pa.types.is_date32(type_) else column
+        return plain.fill_null(0).to_numpy().astype(np.int64), column.is_null().to_numpy()
+    return None
+
+
+def _stored(column: pa.ChunkedArray) -> list[pa.Array]:
+    return [getattr(chunk, "storage", chunk) for chunk in column.chunks]
+
+
+def _least(values: np.ndarray, nulls: np.ndarray, direction: str, end: int) -> np.ndarray:
+    """The places, ascending, of the values that at most `end` - 1 others come before. O(values)."""
+    ordered = ~values if "DESC" in direction else values
+    present, places = ordered[~nulls], np.flatnonzero(~nulls)
+    none = np.flatnonzero(nulls)
+    before = len(none) if "NULLS FIRST" in direction else 0
+    wanted = max(end - before, 0)
+    if wanted < len(present):
+        bound = np.partition(present, wanted - 1)[wanted - 1] if wanted else None
+        places = places[present <= bound] if bound is not None else places[:0]
+    taken = before > 0 or len(present) < end
+    return np.sort(np.concatenate([places, none])) if taken else places
 
 
 def numbers_of(view: MaintainedView, rows: pa.Table, number: str, evaluate: Evaluate) -> tuple[np.ndarray, np.ndarray]:

@@ -61,7 +61,7 @@ class PathChange:
     def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
         self._view, self._machine, self._evaluate, self._dictionaries = view, machine, evaluate, dictionaries
         for member in view.members:
-            member.delta = OutputDelta(member.tree, member.limbs)
+            member.delta = OutputDelta(member.tree, member.limbs, machine)
 
     def rows(self) -> tuple[pa.Table, np.ndarray]:
         rows, _, weights = self._changed()
@@ -69,7 +69,7 @@ class PathChange:
 
     def read(self) -> OutputChange:
         view = self._view
-        if view.definition.mode == "bag" and (found := self._encoded()) is not None:
+        if (found := self._encoded()) is not None:
             return found
         whole = view.definition.mode == "bag" and shown_tuple(view.definition) is not None
         rows, tuples, weights = self._changed()
@@ -93,10 +93,14 @@ class PathChange:
             program.close()
 
     def _encoded(self) -> EncodedChange | None:
-        """The change of a bag in words; None if DuckDB computes it."""
-        if (program := self._program) is None:
+        """The change of a bag, or of a set of tuples, in words; None if DuckDB computes it."""
+        definition, delta = self._view.definition, self._view.delta
+        assert delta is not None
+        is_set = delta.supports and shown_tuple(definition) is not None  # A tuple's count is 1, or it is not there.
+        program = self._program if definition.mode == "bag" or is_set else None
+        if program is None:
             return None
-        definition, gathered = self._view.definition, self._gathered()
+        gathered = self._gathered()
         sides = [("change", np.arange(len(gathered.data)))]
         words = program.run(gathered.words, len(gathered.data))
         if words is None:
@@ -110,7 +114,7 @@ class PathChange:
 
     @functools.cached_property
     def _program(self) -> RowProgram | None:
-        """What computes the rows of a bag, made for the first of its changes: DuckDB binds its expressions."""
+        """What computes the rows, made for the first of their changes: DuckDB binds its expressions."""
         try:
             return RowProgram(self._view.definition, self._view.codecs, self._dictionaries)
         except NotSupportedError:
@@ -197,10 +201,14 @@ class Gathered:
 
     def __init__(self, view: MaintainedView, delta: OutputDelta, groups: ChangedGroups | None) -> None:
         self._view, self._delta = view, delta
-        self.data = np.ascontiguousarray(delta.changed()) if groups is None else groups.rows(delta)
+        self.data = delta.changed() if groups is None else groups.rows(delta)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
         self._addresses: dict[int, np.ndarray] = {}
         self._zeros: list[np.ndarray] = []
+
+    @functools.cached_property
+    def _row_by_row(self) -> np.ndarray:
+        return np.ascontiguousarray(self.data)
 
     def live(self, when: str) -> np.ndarray:
         """Which tuples are in the view before, or after, the change; aggregates without GROUP BY always are."""
@@ -290,12 +298,12 @@ class Gathered:
         """The address of the row of each tuple in a table of this layout; `zeros` where it has none."""
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         places = np.array(self._delta.shape.places(shape.variables) or [0], np.int64)
-        out = np.empty(len(self.data), np.int64)
+        out, data = np.empty(len(self.data), np.int64), self._row_by_row
         key_lookups.find_rows(
             table.address,
             scratch.ctypes.data,
-            self.data.ctypes.data,
-            self.data.shape[1],
+            data.ctypes.data,
+            data.shape[1],
             len(self.data),
             places.ctypes.data,
             shape.keys,

@@ -46,6 +46,10 @@ class Assembler:
     def upsert(self, table: Table) -> None:
         self.add(at.UPSERT, table.address)
 
+    def append_rows(self, table: Table, runs: int) -> None:
+        """Add rows that differ from each other to the end of a table; `runs` is where they are noted."""
+        self.add(at.APPEND, table.address, runs)
+
     def scan(self, table: Table) -> None:
         self.add(at.SCAN, table.address)
 

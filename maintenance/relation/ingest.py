@@ -41,6 +41,7 @@ class Ingest:
         self._schema: pa.Schema | None = None
         self._kinds: list[tuple[str, np.dtype[Any]]] | None = None
         self._plan: np.ndarray | None = None
+        self._read: list[int] = []
         self._columns: list[tuple[int, int, int, int, int, int]] = []
         self._dictionaries: list[Dictionary] = []
         self._weighted = False
@@ -61,7 +62,8 @@ class Ingest:
         if self._plan is None:
             return None
         address = self._reserve(data.num_rows)
-        for batch in [data] if isinstance(data, pa.RecordBatch) else data.to_batches():
+        read = data.select(self._read)  # To hand a column over costs as much as to pack one of a few rows.
+        for batch in [read] if isinstance(read, pa.RecordBatch) else read.to_batches():
             held = batch.__arrow_c_array__()
             array = _pointer(held[1], b"arrow_array")
             if _pack_batch(array, self._plan_address, len(self._plan), address, self.relation.width):
@@ -150,5 +152,6 @@ class Ingest:
             rows.append((number, item.place, size + text, int(column.not_null), state, 0))
         self._dictionaries, self._weighted = dictionaries, bool(control)
         self._kind_column = schema.names[names.index("_change_type")] if "_change_type" in names else None
-        self._columns, self._plan = rows, np.array(rows, np.int64)
+        self._columns, self._read = rows, [number for number, *_ in rows]
+        self._plan = np.array([(child, *row[1:]) for child, row in enumerate(rows)], np.int64)
         self._plan_address = self._plan.ctypes.data

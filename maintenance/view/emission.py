@@ -5,7 +5,8 @@ sibling is known to have a partner, and only then are the siblings' own free var
 vain that the update does not make too (Idris et al. 2017, "push mode"; theirs walks down along the updated
 path and needs deltas of one sign, ours carries each row's own weight and needs none). Rows are added up per key
 where they enter the enumerated part of the tree and once more where they end, in a table of tuples of the
-output's variables: what relations and signs cancel between them is gone when the epoch's change is read.
+output's variables: what relations and signs cancel between them is gone when the epoch's change is read. Rows that a
+path lists differ from each other. A bag's are only appended, and added up if another run may have put out the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import TOUCHES, Shape, shape_of
 from sqlfront.maintenance.relation.attachment import Attachment
@@ -24,6 +26,8 @@ from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, climb
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.planner.theory.core import ignores_multiplicity
+from sqlfront.storage.errors import DataError
+from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.stores.table import Table
 
@@ -31,23 +35,30 @@ USUAL_ROWS = 65536
 """Rows of an epoch's change for which memory is kept ready."""
 
 
+MANY_ROWS = 4096
+"""Up to so many appended rows are added up without asking whether that is necessary."""
+
+
 class OutputDelta(Attachment):
-    """The table in which one view's output change is gathered, and the paths that fill it.
+    """The tables in which one view's output change is gathered, and the paths that fill them.
 
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
     rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT and groups without
     sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if part
-    trees keep the output. The table is linear in the changes: undoing an epoch takes its part out again.
+    trees keep the output. The tables are linear in the changes: undoing an epoch takes its part out again.
     """
 
-    def __init__(self, tree: Tree, limbs: int) -> None:
-        self.tree = tree
+    def __init__(self, tree: Tree, limbs: int, machine: Machine) -> None:
+        self.tree, self._machine = tree, machine
         self.variables = tuple(dict.fromkeys(tree.definition.free))
         self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.is_shared
         self._aggregates: dict[tuple[View, Route], Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
         self._shape(limbs)
-        self.table = Table(self.shape.keys, len(self.shape.parts), limbs, name="output delta")
+        self._runs = np.zeros(at.RUN_STARTS + at.MOST_RUNS, np.int64)
+        self.table, self._listed = (
+            Table(self.shape.keys, len(self.shape.parts), limbs, name="output delta") for _ in range(2)
+        )
 
     def add_path(
         self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, route: Route = ()
@@ -64,14 +75,19 @@ class OutputDelta(Attachment):
             delta = climb(tree, leaf, emission.source, assembler, limbs, write_all=False, route=route)
             delta = self._emit(emission, delta, (leaf, route), assembler, position, times)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
-        assembler.upsert(self.table)
+        if tree.definition.mode == "bag" and limbs == 1 and emission is not None and emission.lists_distinct:
+            assembler.append_rows(self._listed, int(self._runs.ctypes.data))
+        else:
+            assembler.upsert(self.table)
         assembler.path_end()
 
     def changed(self) -> np.ndarray:
         """The tuples to which something was added that did not cancel: their key words, then the limbs of each part."""
-        used, shape = self.table.used, self.shape
-        words = np.empty((used, shape.keys + len(shape.parts) * shape.limbs), np.int64)
-        words = words[: upkeep.copy_rows(self.table.address, 0, used, words.ctypes.data)]
+        listed, shape = self._listed, self.shape
+        words = _columns(listed) if listed.used else _columns(self.table)
+        if listed.used and (self.table.used or not self._are_apart(words)):
+            self._add_up()
+            words = _columns(self.table)
         changed = np.zeros(len(words), bool)
         for place in range(shape.keys + shape.limbs, words.shape[1]):
             changed |= words[:, place] != 0
@@ -79,24 +95,59 @@ class OutputDelta(Attachment):
 
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back."""
+        self._forget_listed()
         self.table.clear()
-        for table in (self.table, *self._aggregates.values()):
+        for table in (self.table, self._listed, *self._aggregates.values()):
             if table.capacity > USUAL_ROWS:
                 table.compact()
 
     def add_requests(self, assembler: Assembler, stores: list[LeafStore]) -> None:
         """Ask for attention if more than a usual epoch's rows have been gathered."""
-        assembler.balance([self.table], 1, int(self._bounds.ctypes.data))
+        assembler.balance([self.table, self._listed], 1, int(self._bounds.ctypes.data))
 
     def widen(self, limbs: int) -> None:
         self._aggregates.clear()
-        self.table.widen(limbs)
+        if self._listed.used:
+            self._add_up()
+        for table in (self.table, self._listed):
+            table.widen(limbs)
         self._shape(limbs)
 
     def rescale(self, names: Set[tuple[str, str]], bits: int) -> None:
         for number, part in enumerate(self.shape.parts):
             for _ in part & names:
                 self.table.rescale(number, bits)
+
+    def _are_apart(self, words: np.ndarray) -> bool:
+        """Whether no two runs have appended the same tuple, as some word tells: each word's values in the one are less
+        than those in the other. O(rows), and runs squared."""
+        runs = int(self._runs[at.RUN_COUNT])
+        if runs <= 1:
+            return True
+        if runs > at.MOST_RUNS or len(words) <= MANY_ROWS or len(words) < self._listed.used:
+            return False
+        starts, known = self._runs[at.RUN_STARTS :][:runs], np.eye(runs, dtype=bool)
+        for place in range(self.shape.keys):
+            least, most = (one.reduceat(words[:, place], starts) for one in (np.minimum, np.maximum))
+            known |= (most[:, None] < least) | (most < least[:, None])
+            if known.all():
+                return True
+        return False
+
+    def _add_up(self) -> None:
+        """Add the appended rows to those of the table, each tuple once. DataError if a count does not fit."""
+        assembler = Assembler()
+        assembler.scan(self._listed)
+        assembler.path(0)
+        assembler.upsert(self.table)
+        assembler.path_end()
+        if self._machine.run(assembler.program(), None, self._listed.used) & at.OVERFLOW:
+            raise DataError("a row's count has changed by more than BIGINT holds", hint="split the change")
+        self._forget_listed()
+
+    def _forget_listed(self) -> None:
+        self._listed.forget_appended()
+        self._runs[at.RUN_COUNT] = self._runs[at.RUN_STEP] = 0
 
     def _shape(self, limbs: int) -> None:
         parts = (TOUCHES, *self.tree.parts(self.tree.root))
@@ -167,6 +218,13 @@ class Emission:
         top = self.top
         return self.is_message and top.presence == "optional" and top.link == top.key
 
+    @property
+    def lists_distinct(self) -> bool:
+        """Whether the way lists rows, and puts none out twice for a delta that is added up where it enters."""
+        listing = [step.view.node for step in self.free if step.lists]
+        free = set(self._tree.plan.free)
+        return bool(listing) and all(node.connex and free.issuperset(node.variables) for node in listing)
+
     def enter(self, delta: Delta, assembler: Assembler, limbs: int) -> Delta:
         """Carry a delta of the source to where it enters the enumerated part of the tree."""
         tree, top = self._tree, self.top
@@ -214,6 +272,12 @@ class Emission:
                 self._list(child, inside)
             else:
                 self._listing.append(Step(child, "message", child.link, True, inside=inside))
+
+
+def _columns(table: Table) -> np.ndarray:
+    """The key words and values of a table's live rows, column after column."""
+    words = np.empty((table.keys + table.values * table.limbs, table.used), np.int64)
+    return words[:, : upkeep.copy_columns(table.address, words.ctypes.data)].T
 
 
 @dataclass(frozen=True)

@@ -124,11 +124,16 @@ END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, PROJECT, A
 TRANSITION, SIGN, SCALE, CLEAR = 12, 13, 14, 15
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 16, 17, 18, 19, 20
 SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 21, 22, 23, 24, 25
-BARRIER = 26
+BARRIER, APPEND = 26, 27
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.
 BOUND_LOWER, BOUND_UPPER, BOUND_SMALLEST, BOUND_LIMIT = range(4)
+
+# What APPEND notes of the rows that it has appended: how many runs there are, the step and the scanned rows of the
+# last one, and where each of the first MOST_RUNS begins. The rows that one run of a path appends are distinct.
+RUN_COUNT, RUN_STEP, RUN_SCANNED, RUN_STARTS = range(4)
+MOST_RUNS = 64
 
 # How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
 FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

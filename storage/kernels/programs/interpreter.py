@@ -11,6 +11,7 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
     AGGREGATE,
+    APPEND,
     BAD_ROW,
     BAD_TABLE,
     BALANCE,
@@ -83,7 +84,15 @@ from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row
 from sqlfront.storage.kernels.programs.rank import step_rank
 from sqlfront.storage.kernels.programs.route import alone, step_balance, step_note, step_route, step_settle, step_status
 from sqlfront.storage.kernels.programs.support import step_sign, step_transition
-from sqlfront.storage.kernels.tables.delta import buffer, emit, lift, step_aggregate, step_scale, step_upsert
+from sqlfront.storage.kernels.tables.delta import (
+    buffer,
+    emit,
+    lift,
+    step_aggregate,
+    step_append,
+    step_scale,
+    step_upsert,
+)
 from sqlfront.storage.kernels.tables.hash_table import clear, first_negative, sweep
 from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.range_scan import step_range, step_range_sum
@@ -262,6 +271,9 @@ def run(program, scratch, data, first, rows, sign):
                 n = step_aggregate(pc, scratch, delta, n)
                 delta = load(scratch, BUFFERS + 3 * load(pc, 3))
                 width = load(table, KEYS) + load(table, VALUES) * load(table, LIMBS)
+        elif operation == APPEND:
+            if n > 0:
+                step_append(pc, scratch, delta, n)
         elif operation == TRANSITION:
             n = step_transition(pc, scratch, delta, width, n)
         elif operation == SIGN:

@@ -124,6 +124,16 @@ def resize_slots(table, size):
 
 
 @kernel("void(int64,int64)")
+def reserve_rows(table, more):
+    """Make room for `more` rows behind those that are there."""
+    used = load(table, USED)
+    if used + more > load(table, CAPACITY):
+        capacity = max(used + more, used + used // 2)
+        resize_rows(table, capacity)
+        use_huge_pages(load(table, ROWS), capacity * load(table, WIDTH) * 8)
+
+
+@kernel("void(int64,int64)")
 def reserve(table, more):
     """Make room for `more` new rows, so that nothing moves while a batch is written."""
     size = load(table, MASK) + 1
@@ -132,13 +142,7 @@ def reserve(table, more):
         while needed * 2 > size:
             size *= 2
         resize_slots(table, size)
-    used = load(table, USED)
-    capacity = load(table, CAPACITY)
-    if used + more > capacity:
-        capacity = max(used + more, used + used // 2)
-        width = load(table, WIDTH) * 8
-        resize_rows(table, capacity)
-        use_huge_pages(load(table, ROWS), capacity * width)
+    reserve_rows(table, more)
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):
         capacity = max(dirty + more, 2 * dirty)

@@ -40,7 +40,8 @@ def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str,
 
     monkeypatch.setattr(first_candidates, "raw_batch", counted)
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY {order}")
-    for _ in range(12):
+    for number in range(12):
+        monkeypatch.setattr(first_candidates, "MANY_ALIKE", number % 2)
         con.execute(
             "INSERT INTO t VALUES (?, ?, ?)", [rng.randrange(12), rng.randrange(4), rng.choice([None, 1, 2, 5])]
         )

@@ -11,6 +11,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.epoch import shown_relation
+from sqlfront.storage.kernels.layout import CHUNK
 
 Rows = list[tuple[int, ...]]
 
@@ -241,3 +242,62 @@ def test_another_derivation_of_the_same_rows_changes_nothing_and_costs_nothing(q
         assert heard.steps(r=Counter({(0, 0): weight})) <= 60
         assert heard.told == Counter()
     assert heard.apply(r=Counter({(0, 0): -1})).total() == -1_000
+
+
+# Listed rows -------------------------------------------------------------------------------------
+
+LEFT = "SELECT f.k, name, x FROM f LEFT JOIN d ON f.k = d.k"
+MANY = 3000
+
+
+def changes_of(heard: Heard, **changes: Counter) -> Counter:
+    """The change of the view's rows in one epoch, which the listener is told."""
+    before = Counter(heard.con.execute("FROM v").fetchall())
+    told = heard.apply(**changes)
+    after = Counter(heard.con.execute("FROM v").fetchall())
+    difference = {row: after[row] - before[row] for row in before | after if after[row] != before[row]}
+    assert told == difference
+    return told
+
+
+def test_runs_of_listed_rows_are_added_up_where_they_meet():
+    """A dimension row takes rows away and puts others out, in two runs: those of a name that is NULL are the same."""
+    heard = Heard({"f": "k x", "d": "k name"}, LEFT)
+    heard.load("f", [(k, x) for k in (0, 1) for x in range(MANY)])
+    heard.listen()
+    assert len(changes_of(heard, d=Counter({(0, 7): 1}))) == 2 * MANY
+    assert changes_of(heard, d=Counter({(1, None): 1})) == {}
+    assert set(changes_of(heard, d=Counter({(0, 7): 1, (1, None): 1})).values()) == {1}
+    assert set(changes_of(heard, d=Counter({(0, 7): -1}), f=Counter({(0, -1): 1})).values()) == {1, -1}
+    changes_of(
+        heard, d=Counter({(0, 7): -1, (0, 8): 1, (1, None): -2}), f=Counter({(0, 0): -1, (1, MANY): 2, (2, 0): 1})
+    )
+
+
+def test_runs_of_many_chunks_are_added_up():
+    """More runs than are noted: each chunk of a batch is one."""
+    heard = Heard({"f": "k x", "d": "k name"}, LEFT)
+    heard.load("d", [(0, 7)])
+    heard.listen()
+    rows = Counter({(0, x): 1 for x in range(65 * CHUNK + 1)})
+    assert len(heard.apply(f=rows)) == len(rows)
+
+
+def test_an_undone_epoch_leaves_no_listed_rows():
+    heard = Heard({"f": "k x", "d": "k name"}, LEFT)
+    heard.load("f", [(0, x) for x in range(MANY)])
+    heard.listen()
+    with pytest.raises(sqlfront.Error):
+        heard.apply(d=Counter({(0, 7): 1}), f=Counter({(1, 1): -1}))
+    assert heard.told == {}
+    assert len(changes_of(heard, d=Counter({(0, 7): 1}))) == 2 * MANY
+
+
+def test_listed_rows_join_those_that_are_added_up():
+    """A row of s puts rows of r out, which are listed; a row of r is put out itself."""
+    heard = Heard({"r": "k x", "s": "k"}, "SELECT r.k, r.x FROM r JOIN s USING (k)")
+    heard.load("r", [(0, x) for x in range(MANY)])
+    heard.load("s", [(5,)])
+    heard.listen()
+    assert len(changes_of(heard, s=Counter({(0,): 1}), r=Counter({(5, 5): 1, (0, 0): -1, (0, MANY): 1}))) == MANY + 1
+    assert len(changes_of(heard, s=Counter({(0,): -1, (5,): -1}), r=Counter({(0, 1): -1}))) == MANY + 1
