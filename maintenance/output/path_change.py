@@ -197,7 +197,7 @@ class Gathered:
 
     def __init__(self, view: MaintainedView, delta: OutputDelta, groups: ChangedGroups | None) -> None:
         self._view, self._delta = view, delta
-        self.data = np.ascontiguousarray(delta.changed()) if groups is None else groups.rows(delta)
+        self.data = delta.changed() if groups is None else groups.rows(delta)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
         self._addresses: dict[int, np.ndarray] = {}
         self._zeros: list[np.ndarray] = []
@@ -286,6 +286,10 @@ class Gathered:
                     alone &= words == null
         return np.where(alone, missing, out)
 
+    @functools.cached_property
+    def _row_after_row(self) -> np.ndarray:
+        return np.ascontiguousarray(self.data)
+
     def _find(self, table: Table, shape: Shape, zeros: int) -> np.ndarray:
         """The address of the row of each tuple in a table of this layout; `zeros` where it has none."""
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
@@ -294,7 +298,7 @@ class Gathered:
         key_lookups.find_rows(
             table.address,
             scratch.ctypes.data,
-            self.data.ctypes.data,
+            self._row_after_row.ctypes.data,
             self.data.shape[1],
             len(self.data),
             places.ctypes.data,

@@ -46,6 +46,14 @@ class Assembler:
     def upsert(self, table: Table) -> None:
         self.add(at.UPSERT, table.address)
 
+    def enter(self, table: Table) -> None:
+        """Enter the rows that `append_rows` has added in the table's slots, before a path that adds to it."""
+        self.add(at.ENTER, table.address)
+
+    def append_rows(self, table: Table) -> None:
+        """Add a delta, no two rows of which have one key, to a table that has just been given to `enter`."""
+        self.add(at.APPEND, table.address)
+
     def scan(self, table: Table) -> None:
         self.add(at.SCAN, table.address)
 

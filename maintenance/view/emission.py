@@ -10,13 +10,13 @@ output's variables: what relations and signs cancel between them is gone when th
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sqlfront.maintenance.program.programs import Assembler, Join
-from sqlfront.maintenance.program.shapes import TOUCHES, Shape, shape_of
+from sqlfront.maintenance.program.shapes import TOUCHES, Shape, parts_of, shape_of
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.missing_rows import arrives
@@ -24,7 +24,7 @@ from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, climb
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.planner.theory.core import ignores_multiplicity
-from sqlfront.storage.kernels.tables import upkeep
+from sqlfront.storage.kernels.tables import appended_rows
 from sqlfront.storage.stores.table import Table
 
 USUAL_ROWS = 65536
@@ -57,25 +57,33 @@ class OutputDelta(Attachment):
         emission = None if tree.output is not None else Emission(tree, route[-1] if route else leaf)
         if not arrives(leaf, route) or (self.supports and emission is not None and emission.is_unseen):
             return
+        assembler.enter(self.table)
         begin_path(tree, leaf, assembler, owner, position, route)
         if emission is None:
             delta = carry_path(tree, leaf, assembler, limbs, position)
         else:
             delta = climb(tree, leaf, emission.source, assembler, limbs, write_all=False, route=route)
             delta = self._emit(emission, delta, (leaf, route), assembler, position, times)
-        assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
-        assembler.upsert(self.table)
+        if delta.shape != self.shape:
+            assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
+        if emission is not None and self._lists_once(emission, delta):
+            assembler.append_rows(self.table)
+        else:
+            assembler.upsert(self.table)
         assembler.path_end()
 
     def changed(self) -> np.ndarray:
-        """The tuples to which something was added that did not cancel: their key words, then the limbs of each part."""
+        """The tuples to which something was added that did not cancel: their key words, then the limbs of each part.
+
+        They lie column by column.
+        """
         used, shape = self.table.used, self.shape
-        words = np.empty((used, shape.keys + len(shape.parts) * shape.limbs), np.int64)
-        words = words[: upkeep.copy_rows(self.table.address, 0, used, words.ctypes.data)]
-        changed = np.zeros(len(words), bool)
-        for place in range(shape.keys + shape.limbs, words.shape[1]):
-            changed |= words[:, place] != 0
-        return words if changed.all() else words[changed]
+        columns = np.empty((self.table.width, used), np.int64)
+        appended_rows.copy_columns(self.table.address, columns.ctypes.data)
+        changed = np.zeros(used, bool)
+        for column in columns[shape.keys + shape.limbs :]:
+            changed |= column != 0
+        return columns.T if changed.all() else columns[:, changed].T
 
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back."""
@@ -125,10 +133,26 @@ class OutputDelta(Attachment):
         for step in emission.free:
             listed = step.view.node.variables if step.lists else ()
             new = [v for v in listed if v in free and v not in delta.shape.variables]
-            delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+            variables = (*delta.shape.variables, *new)
+            is_last = step is emission.free[-1] and not self.supports
+            out = self.shape if is_last and self._is_output(variables, step, delta) else None
+            delta = join_step(tree, assembler, delta, step, variables, limbs, out)
         if self.supports:
             assembler.sign(delta.shape)
         return delta
+
+    def _is_output(self, variables: Sequence[str], step: Step, delta: Delta) -> bool:
+        """Whether a step makes the rows of the output from a delta: no others are left out, or added up."""
+        atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
+        parts = parts_of(self.tree.definition.measures, atoms)
+        return {*variables} == {*self.variables} and self.shape.parts == (TOUCHES, *parts)
+
+    def _lists_once(self, emission: Emission, delta: Delta) -> bool:
+        """Whether no two rows of a delta of the output are equal: rows that have been added up are joined with rows of
+        which they keep all."""
+        listed = {variable for step in emission.free if step.lists for variable in step.view.node.variables}
+        adds_up = self.supports or any(step.lists for step in emission.free)
+        return adds_up and listed <= {*delta.shape.variables} == {*self.variables}
 
     def _aggregate(self, way: tuple[View, Route], delta: Delta, assembler: Assembler) -> None:
         shape = delta.shape

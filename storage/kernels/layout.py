@@ -38,7 +38,9 @@ RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
 SUMS, SUMMARIES = 27, 28
 # How many bytes at SLOTS and ROWS are those of a file, mapped; 0 where the memory is the C allocator's.
 SLOTS_MAPPED, ROWS_MAPPED = 29, 30
-HEADER_WORDS = 31
+# How many rows at the end are not in the slots (see appended_rows).
+APPENDED = 31
+HEADER_WORDS = 32
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
@@ -124,7 +126,7 @@ END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, PROJECT, A
 TRANSITION, SIGN, SCALE, CLEAR = 12, 13, 14, 15
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 16, 17, 18, 19, 20
 SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 21, 22, 23, 24, 25
-BARRIER = 26
+BARRIER, ENTER, APPEND = 26, 27, 28
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
     AGGREGATE,
+    APPEND,
     BAD_ROW,
     BAD_TABLE,
     BALANCE,
@@ -23,6 +24,7 @@ from sqlfront.storage.kernels.layout import (
     COUNTERS,
     DIRTY_USED,
     END,
+    ENTER,
     EPOCHS,
     EXTEND,
     FLAGS,
@@ -83,6 +85,7 @@ from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row
 from sqlfront.storage.kernels.programs.rank import step_rank
 from sqlfront.storage.kernels.programs.route import alone, step_balance, step_note, step_route, step_settle, step_status
 from sqlfront.storage.kernels.programs.support import step_sign, step_transition
+from sqlfront.storage.kernels.tables.appended_rows import enter_appended, step_append
 from sqlfront.storage.kernels.tables.delta import buffer, emit, lift, step_aggregate, step_scale, step_upsert
 from sqlfront.storage.kernels.tables.hash_table import clear, first_negative, sweep
 from sqlfront.storage.kernels.tables.limbs import sign_of
@@ -164,6 +167,8 @@ def run_aside(operation, at, scratch):
     steps = load(scratch, STEPS)
     if operation == CLEAR:
         clear(load(at, 2))
+    elif operation == ENTER:
+        enter_appended(load(at, 2))
     elif operation == CHECK:
         step_check(at, scratch)
     elif operation == SWEEP:
@@ -214,6 +219,9 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == UPSERT:
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
+        elif operation == APPEND:
+            if n > 0:
+                step_append(pc, scratch, delta, n)
         elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, PROJECT):
             # A step that lists stops at CHUNK rows. Its frame keeps the delta that it reads. PATH_END jumps back to the
             # innermost frame until that step says that it is done.

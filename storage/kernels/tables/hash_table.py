@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    APPENDED,
     CAPACITY,
     DIRTY,
     DIRTY_CAPACITY,
@@ -202,7 +203,7 @@ def remove_row(table, row, h):
 @kernel("void(int64)")
 def clear_rows(table):
     """Empty a table that has never freed a row, but not its groups; O(rows), its memory stays."""
-    used = load(table, USED)
+    used = load(table, USED) - load(table, APPENDED)
     slots = load(table, SLOTS)
     mask = load(table, MASK)
     if 4 * used > mask:
@@ -217,6 +218,7 @@ def clear_rows(table):
             store(slots, i, 0)
     store(table, USED, 0)
     store(table, LIVE, 0)
+    store(table, APPENDED, 0)
     store(table, DIRTY_USED, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    APPENDED,
     CAPACITY,
     DIRTY,
     DIRTY_CAPACITY,
@@ -73,7 +74,7 @@ def reset(table):
     free(load(table, DIRTY))
     store(table, SLOTS, calloc(_SMALLEST, 8))
     store(table, MASK, _SMALLEST - 1)
-    for word in (ROWS, CAPACITY, USED, FREE, LIVE, DIRTY, DIRTY_USED, DIRTY_CAPACITY):
+    for word in (ROWS, CAPACITY, USED, FREE, LIVE, APPENDED, DIRTY, DIRTY_USED, DIRTY_CAPACITY):
         store(table, word, 0)
 
 
