@@ -29,6 +29,8 @@ from sqlfront.storage.stores.table import Table
 
 USUAL_ROWS = 65536
 """Rows of an epoch's change for which memory is kept ready."""
+MOST_ROWS = 4 * USUAL_ROWS
+"""As many, while epochs are as large: memory that is new for each epoch costs more than the rows."""
 
 
 class OutputDelta(Attachment):
@@ -86,10 +88,11 @@ class OutputDelta(Attachment):
         return columns.T if changed.all() else columns[:, changed].T
 
     def clear(self) -> None:
-        """Forget what has been gathered; memory beyond a usual epoch's goes back."""
+        """Forget what has been gathered; memory beyond a usual epoch's goes back, unless the epoch has filled it."""
+        kept = MOST_ROWS if self.table.used > USUAL_ROWS // 2 else USUAL_ROWS
         self.table.clear()
         for table in (self.table, *self._aggregates.values()):
-            if table.capacity > USUAL_ROWS:
+            if table.capacity > kept:
                 table.compact()
 
     def add_requests(self, assembler: Assembler, stores: list[LeafStore]) -> None:
