@@ -1,8 +1,8 @@
 """The streams of inequality joins that `benchmarks.inequality` runs: single changes, emitted rows, and stored joins.
 
-GCQ1 to GCQ8 are those of Idris et al. (2020), with as many rows as theirs. The view that stores every join is a chain of
-our views: the first two tables are joined in a view `WITH (strategy = 'materialize')`, which the last view joins with
-the third. Its rows grow with the square of the tables' or faster, so it has fewer rows.
+GCQ1 to GCQ8 are those of Idris et al. (2020), with as many rows as theirs. The view that stores every join is a chain
+of our views: the first two tables are joined in a view `WITH (strategy = 'materialize')`, which the last view joins
+with the third. Its rows grow with the square of the tables' or faster, so it has fewer rows.
 """
 
 from __future__ import annotations

@@ -119,10 +119,10 @@ class _Choice:
 
     def _implied(self) -> list[Compare]:
         """Comparisons of leaves inside that follow from those with a column outside: x < y and y < z have x < z."""
-        found = (oriented(one, frozenset(self._flat.leaves[leaf].columns)) for leaf in self._outside
-                 for pair, condition in self._edges.compared if leaf in pair for one in bounds_of(condition))  # fmt: skip
-        bounds = [one for one in found if one is not None]
-        implied = []
+        [leaf] = self._outside
+        columns, implied = frozenset(self._flat.leaves[leaf].columns), list[Compare]()
+        compared = [one for pair, condition in self._edges.compared if leaf in pair for one in bounds_of(condition)]
+        bounds = [found for one in compared if (found := oriented(one, columns)) is not None]
         for (lower, low, time), (upper, high, other) in product(bounds, bounds):
             leaves = self._flat.leaves_of(low) | self._flat.leaves_of(high)
             is_between = lower[0] == "<" and upper[0] == ">" and time == other and low.type == time.type == high.type
@@ -148,7 +148,7 @@ class _Choice:
         own = [one for one in flat.conditions if flat.leaves_of(one) <= self.inside]
         rest = [one for one in flat.conditions if one not in own]
         compares = any(pair <= self.inside for pair, _ in self._edges.compared)
-        own += [one for one in self._implied() if compares and one not in own]
+        own += [one for one in self._implied() if one not in own] if compares else []
         columns = [column for column in shape.core.columns if column in shape.read]
         read = columns_of(*rest, *(flat.values.get(column, Ref(column)) for column in columns))
         leaves = [flat.leaves[number] for number in sorted(self.inside)]

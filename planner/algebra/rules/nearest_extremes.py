@@ -185,7 +185,10 @@ class _Joined:
         value = order[-1].value
         if others and is_outer:
             is_within = conjunction([Compare(*one) for one in others])
-            made = Made(self._copies.new.column("value", value.type), Call("CASE WHEN {0} THEN {1} END", (is_within, value), value.type, can_fail=False))
+            made = Made(
+                self._copies.new.column("value", value.type),
+                Call("CASE WHEN {0} THEN {1} END", (is_within, value), value.type, can_fail=False),
+            )
             found, value = extended(found, (made,)), Ref(made.column)
         elif others:
             found = within(others, found)

@@ -153,7 +153,8 @@ def test_comparisons_in_a_cycle_store_pairs_within_a_range(query: str) -> None:
         found = set()
         for number in range(30):
             values = ", ".join(
-                f"({number}, {rng.choice('0011N')}, {rng.choice('N0123456789')}, {rng.choice('N0123')})" for _ in range(3)
+                f"({number}, {rng.choice('0011N')}, {rng.choice('N0123456789')}, {rng.choice('N0123')})"
+                for _ in range(3)
             ).replace("N", "NULL")
             kind = rng.random()
             if kind < 0.6:
