@@ -105,4 +105,4 @@ def _gathers_groups(node: TreeNode) -> bool:
 
 def _waiting(node: TreeNode) -> int:
     """How many groups have been touched since the last pull."""
-    return node.view.delta.table.live if node.view.delta is not None else 0
+    return node.view.delta.rows if node.view.delta is not None else 0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
+_MOST_REPEATED = 65536
 _NO_TYPES: Mapping[str, str] = {}
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
@@ -210,6 +211,19 @@ def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, time
     return _stamped(rows, np.full(rows.num_rows, INSERT), version, timestamp)
 
 
+def _repeated(kind: int, rows: int) -> pa.Array:
+    """The name of a change type for each of so many rows."""
+    size = 1 << (rows - 1).bit_length()
+    return _repeated_type(kind, size if size <= _MOST_REPEATED else rows).slice(0, rows)
+
+
+@functools.lru_cache(maxsize=2 * len(CHANGE_TYPES))
+def _repeated_type(kind: int, rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(CHANGE_TYPES[kind], rows)
+
+
 def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
     """Columns as Arrow has them, in place of what DuckDB restores its own from: HUGEINT as decimals of 38 digits, and
     UNIONs and VARIANTs, which `types` tells. O(columns), and O(rows) where there are such."""
@@ -231,7 +245,7 @@ def _stamped(rows: pa.Table, kinds: np.ndarray, version: int, timestamp: Any) ->
     import pyarrow as pa
 
     if len(kinds) and (kinds == kinds[0]).all():
-        types = pa.repeat(CHANGE_TYPES[kinds[0]], len(kinds))
+        types = _repeated(int(kinds[0]), len(kinds))
     else:
         types = pa.array(CHANGE_TYPES).take(pa.array(kinds.astype(np.int8)))
     rows = rows.append_column("_change_type", types)

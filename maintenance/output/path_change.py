@@ -206,10 +206,6 @@ class Gathered:
         self._addresses: dict[int, np.ndarray] = {}
         self._zeros: list[np.ndarray] = []
 
-    @functools.cached_property
-    def _row_by_row(self) -> np.ndarray:
-        return np.ascontiguousarray(self.data)
-
     def live(self, when: str) -> np.ndarray:
         """Which tuples are in the view before, or after, the change; aggregates without GROUP BY always are."""
         if self._view.definition.scalar:
@@ -294,16 +290,20 @@ class Gathered:
                     alone &= words == null
         return np.where(alone, missing, out)
 
+    @functools.cached_property
+    def _row_after_row(self) -> np.ndarray:
+        return np.ascontiguousarray(self.data)
+
     def _find(self, table: Table, shape: Shape, zeros: int) -> np.ndarray:
         """The address of the row of each tuple in a table of this layout; `zeros` where it has none."""
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         places = np.array(self._delta.shape.places(shape.variables) or [0], np.int64)
-        out, data = np.empty(len(self.data), np.int64), self._row_by_row
+        out = np.empty(len(self.data), np.int64)
         key_lookups.find_rows(
             table.address,
             scratch.ctypes.data,
-            data.ctypes.data,
-            data.shape[1],
+            self._row_after_row.ctypes.data,
+            self.data.shape[1],
             len(self.data),
             places.ctypes.data,
             shape.keys,

@@ -263,16 +263,23 @@ def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
 
 
 def join_step(
-    tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int
+    tree: Tree,
+    assembler: Assembler,
+    delta: Delta,
+    step: Step,
+    variables: tuple[str, ...],
+    limbs: int,
+    out: Shape | None = None,
 ) -> Delta:
-    """Join a delta with what a step looks up, or keep the rows that pass its test; down to `variables`."""
+    """Join a delta with what a step looks up, or keep the rows that pass its test; down to `variables`, or laid out as
+    `out`."""
     if step.access == "filter":
-        out = shape_of(variables, tree.widths, delta.shape.parts, limbs)
+        out = out or shape_of(variables, tree.widths, delta.shape.parts, limbs)
         assembler.project(Join(delta.shape, delta.atoms, None, out), _word_tests(tree, step, delta.shape))
         return Delta(out, delta.atoms)
     table, shape = _access(tree, step)
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
-    out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
+    out = out or shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
     join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
     if step.access in ("range", "range sum"):
         tests = [bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]

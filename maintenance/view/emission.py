@@ -11,14 +11,15 @@ path lists differ from each other. A bag's are only appended, and added up if an
 
 from __future__ import annotations
 
-from collections.abc import Set
+import functools
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler, Join
-from sqlfront.maintenance.program.shapes import TOUCHES, Shape, shape_of
+from sqlfront.maintenance.program.shapes import TOUCHES, Shape, parts_of, shape_of
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.missing_rows import arrives
@@ -28,11 +29,13 @@ from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.planner.theory.core import ignores_multiplicity
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import upkeep
+from sqlfront.storage.kernels.tables import appended_rows
 from sqlfront.storage.stores.table import Table
 
 USUAL_ROWS = 65536
 """Rows of an epoch's change for which memory is kept ready."""
+MOST_ROWS = 4 * USUAL_ROWS
+"""As many, while epochs are as large: memory that is new for each epoch costs more than the rows."""
 
 
 MANY_ROWS = 4096
@@ -74,31 +77,41 @@ class OutputDelta(Attachment):
         else:
             delta = climb(tree, leaf, emission.source, assembler, limbs, write_all=False, route=route)
             delta = self._emit(emission, delta, (leaf, route), assembler, position, times)
-        assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
-        if tree.definition.mode == "bag" and limbs == 1 and emission is not None and emission.lists_distinct:
+        if delta.shape != self.shape:
+            assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
+        if emission is not None and self._lists_once(emission, delta):
             assembler.append_rows(self._listed, int(self._runs.ctypes.data))
         else:
             assembler.upsert(self.table)
         assembler.path_end()
 
+    @property
+    def rows(self) -> int:
+        """How many rows have been gathered. The same tuple may be counted more than once."""
+        return self.table.live + self._listed.live
+
     def changed(self) -> np.ndarray:
-        """The tuples to which something was added that did not cancel: their key words, then the limbs of each part."""
+        """The tuples to which something was added that did not cancel: their key words, then the limbs of each part.
+
+        They lie column by column.
+        """
         listed, shape = self._listed, self.shape
-        words = _columns(listed) if listed.used else _columns(self.table)
-        if listed.used and (self.table.used or not self._are_apart(words)):
+        columns = _columns(listed) if listed.used else _columns(self.table)
+        if listed.used and (self.table.used or not self._are_apart(columns)):
             self._add_up()
-            words = _columns(self.table)
-        changed = np.zeros(len(words), bool)
-        for place in range(shape.keys + shape.limbs, words.shape[1]):
-            changed |= words[:, place] != 0
-        return words if changed.all() else words[changed]
+            columns = _columns(self.table)
+        changed = np.zeros(columns.shape[1], bool)
+        for column in columns[shape.keys + shape.limbs :]:
+            changed |= column != 0
+        return columns.T if changed.all() else columns[:, changed].T
 
     def clear(self) -> None:
-        """Forget what has been gathered; memory beyond a usual epoch's goes back."""
+        """Forget what has been gathered; memory beyond a usual epoch's goes back, unless the epoch has filled it."""
+        kept = MOST_ROWS if self.table.used + self._listed.used > USUAL_ROWS // 2 else USUAL_ROWS
         self._forget_listed()
         self.table.clear()
         for table in (self.table, self._listed, *self._aggregates.values()):
-            if table.capacity > USUAL_ROWS:
+            if table.capacity > kept:
                 table.compact()
 
     def add_requests(self, assembler: Assembler, stores: list[LeafStore]) -> None:
@@ -118,17 +131,17 @@ class OutputDelta(Attachment):
             for _ in part & names:
                 self.table.rescale(number, bits)
 
-    def _are_apart(self, words: np.ndarray) -> bool:
+    def _are_apart(self, columns: np.ndarray) -> bool:
         """Whether no two runs have appended the same tuple, as some word tells: each word's values in the one are less
         than those in the other. O(rows), and runs squared."""
         runs = int(self._runs[at.RUN_COUNT])
         if runs <= 1:
             return True
-        if runs > at.MOST_RUNS or len(words) <= MANY_ROWS or len(words) < self._listed.used:
+        if runs > at.MOST_RUNS or self._listed.used <= MANY_ROWS:
             return False
         starts, known = self._runs[at.RUN_STARTS :][:runs], np.eye(runs, dtype=bool)
-        for place in range(self.shape.keys):
-            least, most = (one.reduceat(words[:, place], starts) for one in (np.minimum, np.maximum))
+        for column in columns[: self.shape.keys]:
+            least, most = (one.reduceat(column, starts) for one in (np.minimum, np.maximum))
             known |= (most[:, None] < least) | (most < least[:, None])
             if known.all():
                 return True
@@ -136,14 +149,18 @@ class OutputDelta(Attachment):
 
     def _add_up(self) -> None:
         """Add the appended rows to those of the table, each tuple once. DataError if a count does not fit."""
+        if self._machine.run(self._adding, None, self._listed.used) & at.OVERFLOW:
+            raise DataError("a row's count has changed by more than BIGINT holds", hint="split the change")
+        self._forget_listed()
+
+    @functools.cached_property
+    def _adding(self) -> Program:
         assembler = Assembler()
         assembler.scan(self._listed)
         assembler.path(0)
         assembler.upsert(self.table)
         assembler.path_end()
-        if self._machine.run(assembler.program(), None, self._listed.used) & at.OVERFLOW:
-            raise DataError("a row's count has changed by more than BIGINT holds", hint="split the change")
-        self._forget_listed()
+        return assembler.program()
 
     def _forget_listed(self) -> None:
         self._listed.forget_appended()
@@ -176,10 +193,26 @@ class OutputDelta(Attachment):
         for step in emission.free:
             listed = step.view.node.variables if step.lists else ()
             new = [v for v in listed if v in free and v not in delta.shape.variables]
-            delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+            variables = (*delta.shape.variables, *new)
+            is_last = step is emission.free[-1] and not self.supports
+            out = self.shape if is_last and self._is_output(variables, step, delta) else None
+            delta = join_step(tree, assembler, delta, step, variables, limbs, out)
         if self.supports:
             assembler.sign(delta.shape)
         return delta
+
+    def _is_output(self, variables: Sequence[str], step: Step, delta: Delta) -> bool:
+        """Whether a step makes the rows of the output from a delta: no others are left out, or added up."""
+        atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
+        parts = parts_of(self.tree.definition.measures, atoms)
+        return {*variables} == {*self.variables} and self.shape.parts == (TOUCHES, *parts)
+
+    def _lists_once(self, emission: Emission, delta: Delta) -> bool:
+        """Whether no two rows of a delta of the output are equal: rows that have been added up are joined with rows of
+        which they keep all. Not so of sums, which may not fit when they are added up later."""
+        counts = self.shape.limbs == 1 and (self.supports or self.tree.definition.mode == "bag")
+        listed = {variable for step in emission.free if step.lists for variable in step.view.node.variables}
+        return counts and bool(listed) and listed <= {*delta.shape.variables} == {*self.variables}
 
     def _aggregate(self, way: tuple[View, Route], delta: Delta, assembler: Assembler) -> None:
         shape = delta.shape
@@ -217,13 +250,6 @@ class Emission:
         """Whether the output has the same tuples with and without rows of the source."""
         top = self.top
         return self.is_message and top.presence == "optional" and top.link == top.key
-
-    @property
-    def lists_distinct(self) -> bool:
-        """Whether the way lists rows, and puts none out twice for a delta that is added up where it enters."""
-        listing = [step.view.node for step in self.free if step.lists]
-        free = set(self._tree.plan.free)
-        return bool(listing) and all(node.connex and free.issuperset(node.variables) for node in listing)
 
     def enter(self, delta: Delta, assembler: Assembler, limbs: int) -> Delta:
         """Carry a delta of the source to where it enters the enumerated part of the tree."""
@@ -275,9 +301,10 @@ class Emission:
 
 
 def _columns(table: Table) -> np.ndarray:
-    """The key words and values of a table's live rows, column after column."""
-    words = np.empty((table.keys + table.values * table.limbs, table.used), np.int64)
-    return words[:, : upkeep.copy_columns(table.address, words.ctypes.data)].T
+    """The words of a table's rows, column after column."""
+    words = np.empty((table.width, table.used), np.int64)
+    appended_rows.copy_columns(table.address, words.ctypes.data)
+    return words
 
 
 @dataclass(frozen=True)

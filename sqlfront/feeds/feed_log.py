@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PACKED = 256
+_PACKED, _FEW = 256, 64
 
 
 class HeldChange:
@@ -41,7 +41,7 @@ class HeldChange:
             return None, self
         if version >= self.last:
             return self, None
-        versions = self.lossless.column("_commit_version").combine_chunks().to_numpy()
+        versions = self.lossless.column("_commit_version").to_numpy()
         end = int(np.searchsorted(versions, version, side="right"))
         former, later = self.lossless.slice(0, end), self.lossless.slice(end)
         return HeldChange(former, self._types), HeldChange(later, self._types)
@@ -50,7 +50,7 @@ class HeldChange:
 class FeedLog:
     """The changes of all epochs after `since`, as long as they are held; `rows` of them.
 
-    A table of one row takes seven kilobytes, so every 256 tables are packed into one.
+    A table of one row takes seven kilobytes, so every 256 small tables are packed into one.
     """
 
     def __init__(self, since: int, types: Mapping[str, str]) -> None:
@@ -60,8 +60,6 @@ class FeedLog:
 
     def add(self, table: pa.Table, most: int) -> None:
         """Note an epoch's change. Of those before it the oldest go until at most `most` rows are held. O(rows)."""
-        import pyarrow as pa
-
         self._changes.append(HeldChange(table, self._types))
         self._single += 1
         self.rows += table.num_rows
@@ -69,10 +67,18 @@ class FeedLog:
             self._drop_oldest()
         self._single = min(self._single, len(self._changes))
         if self._single == _PACKED:
-            last = [self._changes.pop().lossless for _ in range(_PACKED)]
-            packed = pa.concat_tables(last[::-1]).combine_chunks()
-            self._changes.append(HeldChange(packed, self._types))
-            self._single = 0
+            self._pack()
+
+    def _pack(self) -> None:
+        """Make one table of the last ones, if these are small."""
+        import pyarrow as pa
+
+        last = [self._changes[-number].lossless for number in range(self._single, 0, -1)]
+        if sum(table.num_rows for table in last) <= _FEW * len(last):
+            for _ in last:
+                self._changes.pop()
+            self._changes.append(HeldChange(pa.concat_tables(last).combine_chunks(), self._types))
+        self._single = 0
 
     def after(self, version: int) -> list[HeldChange]:
         """The changes of the epochs after `version`, oldest first. O(tables found)."""

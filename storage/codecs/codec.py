@@ -163,6 +163,8 @@ def escape(array: pa.Array, codes: np.ndarray, type: str, reserved: int) -> None
 
 def unescape(codes: np.ndarray, reserved: int) -> np.ndarray:
     """Undo `escape`; copies only if there is something to undo. NULL is told apart before."""
+    if not len(codes) or codes.min() > reserved:  # Nearly always: the reserved code is one of the least.
+        return codes
     clash = codes == reserved
     if not clash.any():
         return codes

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from sqlfront.planner.algebra.flat_join import FlatJoin, flattened, joined
 from sqlfront.planner.algebra.rewriting import NewColumns, extended, passed, projected, rewrite
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, equated, keys_of
-from sqlfront.planner.algebra.rules.nearest_extremes import NUMBERS, ORDERED, bounds_of, type_family
+from sqlfront.planner.algebra.rules.nearest_extremes import NUMBERS, ORDERED, type_family
+from sqlfront.planner.algebra.rules.nearest_first_rows import bounds_of
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,

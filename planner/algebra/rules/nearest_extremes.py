@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlfront.planner.algebra.clock import BETWEEN
 from sqlfront.planner.algebra.join_sides import Copies, Copy, Sides, sides_of
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, passed, projected, rewrite
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of, never_null
-from sqlfront.planner.algebra.rules.nearest_first_rows import Oriented, oriented
+from sqlfront.planner.algebra.rules.nearest_first_rows import Oriented, bounds_of_one, goes_away, within
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -85,8 +84,7 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
     rows = _rows_of(term.groups, left, sides, facts)
     if compared is None or rows is None:
         return None
-    aligned = compared[0] if len(compared) == 1 else None
-    extremes = [one for one in (_extreme(each, right, aligned, facts) for each in term.aggregates) if one is not None]
+    extremes = [one for one in (_extreme(each, right, compared, facts) for each in term.aggregates) if one is not None]
     if not extremes:
         return None
     found = _Joined(rows, right, join, sides, compared, Copies(new))
@@ -103,25 +101,13 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
 
 
 def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
-    """The one or two inequalities of a join, if they bound one column of the right from one side each."""
-    found = [oriented(one, frozenset(right.columns)) for both in sides.both for one in bounds_of(both)]
-    if sides.left or sides.right or not found or len(found) > 2 or None in found:
+    """The one or two inequalities of a join that bound one column of the right, in one type."""
+    compared = None if sides.left or sides.right else bounds_of_one(sides.both, frozenset(right.columns))
+    if compared is None:
         return None
-    compared = [one for one in found if one is not None]
-    operators = {operator[0] for operator, _, _ in compared}
-    kinds = {(mine.type, theirs) for _, mine, theirs in compared}
     types = ORDERED if len(compared) > 1 else (*ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
-    is_range = len(operators) == len(compared) and len(kinds) == 1
-    return compared if is_range and type_family(compared[0][2]) in types else None
-
-
-def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
-    """BETWEEN of one type as two comparisons; any other condition as it is."""
-    if not isinstance(condition, Call) or condition.form != BETWEEN:
-        return (condition,)
-    value, low, high = condition.arguments
-    is_exact = value.type == low.type == high.type
-    return (Compare(">=", value, low), Compare("<=", value, high)) if is_exact else (condition,)
+    is_one_type = len({mine.type for _, mine, _ in compared}) == 1
+    return compared if is_one_type and type_family(compared[0][2]) in types else None
 
 
 def type_family(value: Scalar) -> str:
@@ -139,7 +125,7 @@ def _rows_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -
     return Distinct(projected(left, groups)) if read <= set(groups) else None
 
 
-def _extreme(one: Aggregated, right: Term, aligned: Oriented | None, facts: Facts) -> _Extreme | None:
+def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: Facts) -> _Extreme | None:
     """An aggregate as the first of the right's rows in an order; None if it is none, or no search has that order."""
     descending, arguments = _EXTREMES.get(function_name(one.form), (False, 0))
     read = columns_of(*one.arguments)
@@ -148,12 +134,11 @@ def _extreme(one: Aggregated, right: Term, aligned: Oriented | None, facts: Fact
     if len(one.arguments) != arguments or not all(type_family(each) in (*ORDERED, "VARCHAR") for each in one.arguments):
         return None
     value, *by = one.arguments
-    order = (*by, value)
-    is_nearest = aligned is not None and order[0] == aligned[2] and descending == (aligned[0] in (">", ">="))
+    sorts = tuple(Sort(item, descending) for item in (*by, value))
+    is_nearest = any(goes_away(bound, sorts[0]) for bound in compared)
     if not is_nearest and (by or type_family(value) not in ORDERED):
         return None
     present = [Not(IsNull(value))] if by and not columns_of(value) <= never_null(right, facts) else []
-    sorts = tuple(Sort(item, descending) for item in order)
     return _Extreme(one.column, value, sorts, conjunction([one.filter, *present]))
 
 
@@ -175,8 +160,7 @@ class _Joined:
             made = Made(new.column("value", value.type), value)
             rows, value = extended(rows, (made,)), Ref(made.column)
         order = [replace(item, value=copy.over(item.value)) for item in one.order[:-1]]
-        self._join(copy, rows, [*order, replace(one.order[-1], value=value)], is_sure=one.test == TRUE)
-        return value
+        return self._join(copy, rows, [*order, replace(one.order[-1], value=value)], is_sure=one.test == TRUE)
 
     def rows(self) -> Term:
         """The rows: of an inner join those alone that have a partner."""
@@ -186,12 +170,27 @@ class _Joined:
             self._join(copy, copy.term, [Sort(copy.over(time), operator in (">", ">="))], is_sure=True)
         return self._rows
 
-    def _join(self, copy: Copy, right: Term, order: Sequence[Sort], *, is_sure: bool) -> None:
-        pairs = (Compare(pair.operator, pair.mine, copy.over(pair.theirs)) for pair in self._sides.pairs)
-        bounds = (Compare(operator, mine, copy.over(theirs)) for operator, mine, theirs in self._compared)
+    def _join(self, copy: Copy, right: Term, order: Sequence[Sort], *, is_sure: bool) -> Scalar:
+        """Join the rows with their first partners; returns the value by which these are ordered last."""
+        pairs = [Compare(pair.operator, pair.mine, copy.over(pair.theirs)) for pair in self._sides.pairs]
+        bounds = [(operator, mine, copy.over(theirs)) for operator, mine, theirs in self._compared]
+        others = [one for one in bounds if not goes_away(one, order[0])]
+        met = bounds if len(others) == len(bounds) else [one for one in bounds if one not in others]
+        others = [one for one in bounds if one not in met]  # The nearest row is within these bounds, or no row is.
         is_outer = self._is_outer or not is_sure
         self._is_sure |= is_sure
         kind: JoinKind = "as-of left" if is_outer else "as-of"
-        found = Join(kind, self._rows, right, conjunction([*pairs, *bounds]), order=tuple(order))
-        shown = [item.value.column for item in order[-1:] if isinstance(item.value, Ref)]
-        self._rows = projected(found, (*self._rows.columns, *shown))
+        condition = conjunction([*pairs, *(Compare(*one) for one in met)])
+        found: Term = Join(kind, self._rows, right, condition, order=tuple(order))
+        value = order[-1].value
+        if others and is_outer:
+            is_within = conjunction([Compare(*one) for one in others])
+            made = Made(
+                self._copies.new.column("value", value.type),
+                Call("CASE WHEN {0} THEN {1} END", (is_within, value), value.type, can_fail=False),
+            )
+            found, value = extended(found, (made,)), Ref(made.column)
+        elif others:
+            found = within(others, found)
+        self._rows = projected(found, (*self._rows.columns, *columns_of(value)))
+        return value

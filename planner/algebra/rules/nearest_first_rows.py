@@ -3,6 +3,9 @@
 `LATERAL (SELECT ... FROM s WHERE s.k = r.k AND s.t <= r.t ORDER BY s.t DESC LIMIT 3)`, a scalar subquery of the same
 form, and `QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.t DESC) <= 3` with a key r.id. The rest of the order
 decides ties. The number of a row is known where there is one row, and must not be read of several.
+
+Of two bounds, `s.t BETWEEN r.a AND r.b`, the order goes away from one. The rows within the other bound are the first of
+those that the as-of join finds, so it is a filter of these.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sqlfront.planner.algebra.clock import BETWEEN
 from sqlfront.planner.algebra.column_use import Columns, columns_read
 from sqlfront.planner.algebra.first_of_groups import FirstRows, first_rows
 from sqlfront.planner.algebra.join_sides import sides_of
@@ -17,6 +21,7 @@ from sqlfront.planner.algebra.rewriting import with_changed
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of
 from sqlfront.planner.algebra.scalars import (
     MIRRORED,
+    Call,
     Column,
     Compare,
     Constant,
@@ -70,13 +75,14 @@ class _Turning:
         partition = [substitute(value, values) for value in first.numbering.partition]
         order = [replace(one, value=substitute(one.value, values)) for one in first.numbering.order]
         sides = ((rows.left, rows.right), (rows.right, rows.left))
-        joined = (_nearest(left, right, rows.condition, partition, order, self._facts) for left, right in sides)
+        count = first.rows or 1
+        joined = (_nearest(left, right, rows.condition, partition, order, count, self._facts) for left, right in sides)
         found = next((one for one in joined if one is not None), None)
         if found is None:
             return term
         values |= {first.numbering.column: Constant("1", first.numbering.column.type)}
         made = tuple(Made(column, _value(column, values)) for column in term.columns)
-        shown = Map(replace(found, count=first.rows or 1), made)
+        shown = Map(found, made)
         return Filter(shown, conjunction(first.rest)) if first.rest else shown
 
 
@@ -85,24 +91,57 @@ def _value(column: Column, values: Mapping[Column, Scalar]) -> Scalar:
 
 
 def _nearest(
-    left: Term, right: Term, condition: Scalar, partition: Sequence[Scalar], order: Sequence[Sort], facts: Facts
-) -> Join | None:
+    left: Term,
+    right: Term,
+    condition: Scalar,
+    partition: Sequence[Scalar],
+    order: Sequence[Sort],
+    count: int,
+    facts: Facts,
+) -> Term | None:
     """The as-of join of rows of the left with their first partners; None if the partitions are no rows of the
     left, or the order is not that of the comparison."""
     columns, theirs = {one.column for one in partition if isinstance(one, Ref)}, frozenset(right.columns)
     is_row = columns <= frozenset(left.columns) and any(key <= columns for key in keys_of(left, facts))
     sides = sides_of(condition, left.columns, right.columns)
-    if not is_row or len(columns) < len(set(partition)) or len(sides.both) != 1 or sides.left or sides.right:
-        return None
-    compared = oriented(sides.both[0], theirs)
+    bounds = None if sides.left or sides.right else bounds_of_one(sides.both, theirs)
     by = [one for one in order if columns_of(one.value) & theirs]
-    if compared is None or not by or not all(columns_of(one.value) <= theirs for one in by):
+    if not is_row or len(columns) < len(set(partition)) or bounds is None or not by:
         return None
-    operator, mine, time = compared
-    if by[0].value != time or by[0].descending != (operator in (">", ">=")):
+    nearest = next((one for one in bounds if goes_away(one, by[0])), None)
+    if nearest is None or not all(columns_of(one.value) <= theirs for one in by):
         return None
     same = [Compare(pair.operator, pair.mine, pair.theirs) for pair in sides.pairs]
-    return Join("as-of", left, right, conjunction([*same, Compare(operator, mine, time)]), order=tuple(by))
+    found = Join("as-of", left, right, conjunction([*same, Compare(*nearest)]), order=tuple(by), count=count)
+    return within([one for one in bounds if one != nearest], found)
+
+
+def bounds_of_one(both: Sequence[Scalar], right: frozenset[Column]) -> list[Oriented] | None:
+    """The one or two inequalities of a join, if they bound one column of the right from one side each."""
+    found = [oriented(one, right) for condition in both for one in bounds_of(condition)]
+    compared = [one for one in found if one is not None]
+    is_range = len({operator[0] for operator, _, _ in compared}) == len(compared) == len(found)
+    return compared if compared and is_range and len({theirs for _, _, theirs in compared}) == 1 else None
+
+
+def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
+    """BETWEEN of one type as two comparisons; any other condition as it is."""
+    if not isinstance(condition, Call) or condition.form != BETWEEN:
+        return (condition,)
+    value, low, high = condition.arguments
+    is_exact = value.type == low.type == high.type
+    return (Compare(">=", value, low), Compare("<=", value, high)) if is_exact else (condition,)
+
+
+def goes_away(bound: Oriented, first: Sort) -> bool:
+    """Whether an order begins with the rows that are nearest to a bound."""
+    operator, _, time = bound
+    return first.value == time and first.descending == (operator in (">", ">="))
+
+
+def within(bounds: Sequence[Oriented], found: Term) -> Term:
+    """The rows that are within other bounds, too."""
+    return Filter(found, conjunction([Compare(*one) for one in bounds])) if bounds else found
 
 
 def oriented(one: Scalar, right: frozenset[Column]) -> Oriented | None:

@@ -84,15 +84,8 @@ from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row
 from sqlfront.storage.kernels.programs.rank import step_rank
 from sqlfront.storage.kernels.programs.route import alone, step_balance, step_note, step_route, step_settle, step_status
 from sqlfront.storage.kernels.programs.support import step_sign, step_transition
-from sqlfront.storage.kernels.tables.delta import (
-    buffer,
-    emit,
-    lift,
-    step_aggregate,
-    step_append,
-    step_scale,
-    step_upsert,
-)
+from sqlfront.storage.kernels.tables.appended_rows import step_append
+from sqlfront.storage.kernels.tables.delta import buffer, emit, lift, step_aggregate, step_scale, step_upsert
 from sqlfront.storage.kernels.tables.hash_table import clear, first_negative, sweep
 from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.range_scan import step_range, step_range_sum
@@ -223,6 +216,9 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == UPSERT:
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
+        elif operation == APPEND:
+            if n > 0:
+                step_append(pc, scratch, delta, n)
         elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, PROJECT):
             # A step that lists stops at CHUNK rows. Its frame keeps the delta that it reads. PATH_END jumps back to the
             # innermost frame until that step says that it is done.
@@ -271,9 +267,6 @@ def run(program, scratch, data, first, rows, sign):
                 n = step_aggregate(pc, scratch, delta, n)
                 delta = load(scratch, BUFFERS + 3 * load(pc, 3))
                 width = load(table, KEYS) + load(table, VALUES) * load(table, LIMBS)
-        elif operation == APPEND:
-            if n > 0:
-                step_append(pc, scratch, delta, n)
         elif operation == TRANSITION:
             n = step_transition(pc, scratch, delta, width, n)
         elif operation == SIGN:

@@ -15,20 +15,13 @@ from sqlfront.storage.kernels.layout import (
     INDEXES,
     KEYS,
     LIMBS,
-    LIVE,
     MASK,
     MATCHES,
     MATCHES_CAPACITY,
-    MOST_RUNS,
     NULL_CODE,
     OVERFLOW,
     RESERVED_LOW,
     ROWS,
-    RUN_COUNT,
-    RUN_SCANNED,
-    RUN_STARTS,
-    RUN_STEP,
-    SCANNED,
     SLOTS,
     STEPS,
     TEMPORARY,
@@ -37,8 +30,8 @@ from sqlfront.storage.kernels.layout import (
     VALUES,
     WIDTH,
 )
-from sqlfront.storage.kernels.memory import load, memcpy, prefetch, product_overflows, realloc, store
-from sqlfront.storage.kernels.tables.hash_table import clear, reserve, reserve_rows, upsert
+from sqlfront.storage.kernels.memory import load, prefetch, product_overflows, realloc, store
+from sqlfront.storage.kernels.tables.hash_table import clear, reserve, upsert
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
 from sqlfront.storage.kernels.tables.limbs import copy_value, multiply
 
@@ -206,28 +199,6 @@ def step_upsert(at, scratch, delta, rows):
     store(scratch, STEPS, load(scratch, STEPS) + rows)
     if overflow != 0:
         store(scratch, FLAGS, load(scratch, FLAGS) | OVERFLOW)
-
-
-@kernel("void(int64,int64,int64,int64)")
-def step_append(at, scratch, delta, rows):
-    """[APPEND, length, table, runs]: add the delta's rows, which are no row's of the same run, to a table without
-    indexes that finds none by its key."""
-    table = load(at, 2)
-    runs = load(at, 3)
-    used = load(table, USED)
-    width = load(table, WIDTH) * 8
-    if load(runs, RUN_STEP) != at or load(runs, RUN_SCANNED) != load(scratch, SCANNED):
-        count = load(runs, RUN_COUNT)
-        if count < MOST_RUNS:
-            store(runs, RUN_STARTS + count, used)
-        store(runs, RUN_COUNT, count + 1)
-        store(runs, RUN_STEP, at)
-        store(runs, RUN_SCANNED, load(scratch, SCANNED))
-    reserve_rows(table, rows)
-    memcpy(load(table, ROWS) + used * width, delta, rows * width)
-    store(table, USED, used + rows)
-    store(table, LIVE, used + rows)
-    store(scratch, STEPS, load(scratch, STEPS) + rows)
 
 
 @kernel("int64(int64,int64,int64,int64)")

@@ -384,24 +384,6 @@ def free_words(address):
     free(address)
 
 
-@kernel("int64(int64,int64)")
-def copy_columns(table, out):
-    """Copy keys and values of the live rows to `out`, column after column, each with room for all that are used;
-    returns how many rows."""
-    keys = load(table, KEYS)
-    limbs = load(table, LIMBS)
-    width = keys + load(table, VALUES) * limbs
-    used = load(table, USED)
-    kept = 0
-    for row in range(used):
-        address = load(table, ROWS) + row * load(table, WIDTH) * 8
-        if sign_of(address, keys, limbs) != 0:
-            for i in range(width):
-                store(out, i * used + kept, load(address, i))
-            kept += 1
-    return kept
-
-
 @kernel("int64(int64,int64,int64,int64)")
 def copy_rows(table, first, count, out):
     """Copy keys and values of the live rows among first..first+count-1 to `out`, row after row; returns how many."""

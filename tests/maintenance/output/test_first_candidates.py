@@ -10,7 +10,7 @@ import sqlfront
 from sqlfront.maintenance.output import first_candidates
 
 ORDERS = [
-    "s DESC, name LIMIT 4",
+    "s DESC, name DESC LIMIT 4",
     "s NULLS FIRST, g DESC LIMIT 3 OFFSET 5",
     "name, s LIMIT 4",
     "g % 2, s LIMIT 5",
@@ -18,6 +18,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.parametrize("alike", [0, 16])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     "query",
@@ -26,7 +27,7 @@ ORDERS = [
         "SELECT t.k AS g, name, x AS s FROM t JOIN u USING (j) JOIN n ON n.k = t.k WHERE t.k < u.y + 3",
     ],
 )
-def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str, order: str) -> None:
+def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str, order: str, alike: int) -> None:
     rng, con, decoded = random.Random(3), sqlfront.connect(), list[int]()
     con.execute("CREATE TABLE t (k INTEGER, j INTEGER, x INTEGER); CREATE TABLE u (j INTEGER, y INTEGER)")
     con.execute("CREATE TABLE n (k INTEGER, name VARCHAR)")
@@ -40,8 +41,8 @@ def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str,
 
     monkeypatch.setattr(first_candidates, "raw_batch", counted)
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY {order}")
-    for number in range(12):
-        monkeypatch.setattr(first_candidates, "MANY_ALIKE", number % 2)
+    monkeypatch.setattr(first_candidates, "MANY_ALIKE", alike)
+    for _ in range(12):
         con.execute(
             "INSERT INTO t VALUES (?, ?, ?)", [rng.randrange(12), rng.randrange(4), rng.choice([None, 1, 2, 5])]
         )

@@ -78,6 +78,15 @@ SPELLINGS = (
     "SELECT t.id, t.k, min_by(s.x, s.n) AS x, count(*) AS c FROM t LEFT JOIN s ON s.n > t.n GROUP BY t.id, t.k",
     "SELECT q.x, count(*) AS c FROM t, LATERAL (SELECT x FROM s WHERE s.k = t.k AND s.n >= t.n ORDER BY s.n LIMIT 4) q "
     "GROUP BY q.x",
+    "SELECT t.id, q.x FROM t, LATERAL (SELECT x FROM s WHERE s.n BETWEEN t.k AND t.n ORDER BY s.n DESC LIMIT 2) q",
+    "SELECT t.id, q.x, q.n FROM t LEFT JOIN LATERAL "
+    "(SELECT x, n FROM s WHERE s.n > t.k AND s.n <= t.n ORDER BY s.n LIMIT 1) q ON true",
+    "SELECT t.id, s.x FROM t JOIN s ON s.n BETWEEN t.k AND t.n "
+    "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, x) <= 2",
+    "SELECT t.id, arg_max(s.x, s.n) AS x, min(s.n) AS m, count(*) AS c FROM t JOIN s ON s.k = t.k "
+    "AND s.n BETWEEN t.n - 1 AND t.n + 1 GROUP BY t.id",
+    "SELECT t.id, arg_max(s.x, s.n) AS x, min_by(s.x, s.n) AS y FROM t LEFT JOIN s ON s.n > t.k AND s.n <= t.n "
+    "GROUP BY t.id",
 )
 """As-of joins by other words, and DuckDB's answers to them, with ties decided."""
 
@@ -259,6 +268,31 @@ def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -
         assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
         changed.add(str(sorted(found, key=str)))
     assert len(changed) > 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT l.t, arg_max(r.k, r.t) AS x FROM l JOIN r ON r.t BETWEEN l.k AND l.t GROUP BY l.t",
+        "SELECT l.t, q.k FROM l, LATERAL (SELECT k FROM r WHERE r.t BETWEEN l.k AND l.t ORDER BY r.t DESC LIMIT 2) q",
+    ],
+)
+def test_a_row_in_all_ranges_concerns_those_to_which_it_is_the_nearest(query: str) -> None:
+    steps = []
+    for rows in (500, 8_000):
+        with sqlfront.connect() as con:
+            con.execute(
+                "CREATE CHANGE TABLE l (t BIGINT PRIMARY KEY, k BIGINT); CREATE CHANGE TABLE r (k BIGINT, t BIGINT)"
+            )
+            times = np.arange(rows)
+            con.apply(
+                {"l": pa.table({"t": times * 10 + 5, "k": times % 4}), "r": pa.table({"k": times, "t": times * 10})}
+            )
+            con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+            rows_after = [con.apply({"r": pa.table({"k": [7], "t": [time]})}) for time in (11, rows * 5, rows * 10)]
+            steps.append(max(epoch.steps["v"] for epoch in rows_after))
+            assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+    assert steps[1] < 2 * steps[0] < 1000
 
 
 def test_numbers_are_as_they_are_shown_and_groups_of_nulls_are_there(con: sqlfront.Connection) -> None:
