@@ -48,12 +48,12 @@ class OrderWalk(CopiesApart):
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` rows; the number of those now in the batch, 0 at the end."""
         self._first = self._end
-        if self._whole is None or self._first == len(self._whole.addresses):
+        if self._whole is None or self._first == self._whole.rows:
             self._read_on()
             if self._whole is None:
                 self.rows = 0
                 return 0
-        self._end = min(self._first + capacity, len(self._whole.addresses))
+        self._end = min(self._first + capacity, self._whole.rows)
         self.rows = self._end - self._first
         return self.rows
 
@@ -69,7 +69,7 @@ class OrderWalk(CopiesApart):
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the rows of the batch."""
         assert self._whole is not None
-        return self._whole.words(self._kept.places((variable,)), slice(self._first, self._end))
+        return [self._whole.words(place)[self._first : self._end] for place in self._kept.places((variable,))]
 
     def located(self, kept: KeptOrder) -> LocatedRows | None:
         """Where the rows of the batch stand in an order; None for another one than that of the walk."""

@@ -70,16 +70,17 @@ def other_rows(value: WindowValue, rows: LocatedRows) -> np.ndarray:
 
 def frame_bounds(value: WindowValue, rows: LocatedRows) -> Bounds:
     """The positions of the first row of each row's frame, and that behind the last, which is not less."""
-    start = _bound(value, value.frame.start, rows, behind=False)
-    end = _bound(value, value.frame.end, rows, behind=True)
-    return start, np.maximum(start, end)
+    first, last = value.frame.start, value.frame.end
+    start, end = _bound(value, first, rows, behind=False), _bound(value, last, rows, behind=True)
+    return start, end if first is None or last is None or first <= last else np.maximum(start, end)
 
 
 def _bound(value: WindowValue, offset: int | None, rows: LocatedRows, behind: bool) -> np.ndarray:
     if offset is None:
         return rows.size if behind else np.zeros(len(rows.size), np.int64)
     if value.frame.unit == "ROWS":
-        return np.minimum(np.maximum(rows.position + (offset + behind), 0), rows.size)
+        found = rows.position + (offset + behind)
+        return np.minimum(np.maximum(found, 0, out=found), rows.size, out=found)
     if offset == 0:
         return rows.peers(value.peers)[int(behind)]
     if value.frame.unit == "RANGE":
