@@ -113,7 +113,7 @@ class WindowColumns:
         addresses = rows.rows(np.column_stack(words))
         sought = SoughtRows(kept, rows, addresses, self._copies) if len(addresses) <= _FEW else None
         groups = rows.groups_of(addresses) if sought is None else sought.groups
-        sizes, most = rows.copies(groups) if sought is None else sought.size, len(addresses) * STEPS_SOUGHT
+        sizes, most = rows.copies(groups) if sought is None else sought.behind, len(addresses) * STEPS_SOUGHT
         if int(sizes.max(initial=0)) > most or int(sizes[np.unique(groups, return_index=True)[1]].sum()) > most:
             self._sought.append(sought or SoughtRows(kept, rows, addresses, self._copies))
             return self._sought[-1]

@@ -17,11 +17,7 @@ from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts, order_list
-from sqlfront.storage.stores.spans import Spans, running_sums, sums_between, words_within
-
-Places = np.ndarray | slice
-"""Places of rows; a slice has both of its ends."""
-
+from sqlfront.storage.stores.spans import Places, Spans, moved_within, running_sums, sums_between, words_within
 
 class WholePartitions:
     """The rows of some partitions, each copy apart, partition after partition, in their order.
@@ -80,11 +76,14 @@ class WholePartitions:
         """A key word of all rows."""
         return self._words[place]
 
-    def running_sums(self, value: int) -> np.ndarray:
-        """The sums of a value over all rows before each place, shape (rows + 1, limbs)."""
+    def running_sums(self, value: int) -> np.ndarray | None:
+        """The sums of a value over all rows before each place, shape (rows + 1, limbs). None where it is always 1, as
+        what counts the values of a column without NULLs: they are the places."""
         if value not in self._sums:
             limbs, first = self._table.limbs, self._table.keys + value * self._table.limbs
-            self._sums[value] = _running(self._each(self._words[first : first + limbs]))
+            words = self._each(self._words[first : first + limbs])
+            is_one = len(words) == 1 and words.min(initial=1) == 1 == words.max(initial=1)
+            self._sums[value] = None if is_one else _running(words)
         return self._sums[value]
 
     def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
@@ -92,11 +91,11 @@ class WholePartitions:
         key = variable, value
         if key not in self._extremes:
             rows, places = self.located(slice(0, self.rows)), self.kept.places((variable,))
-            start, end = (rows.start + bound for bound in frame_bounds(value, rows))
+            start, end = frame_bounds(value, rows)
             present = (self._words[places[0]] != at.NULL_CODE).astype(np.int64)
             order = order_list(order_places(codec, places[0]), descending=value.function == "max")
             found = frame_firsts(order, self.addresses, present, start, end)
-            self._extremes[key] = rows.words(places, np.where(found < 0, -1, found - rows.start))
+            self._extremes[key] = rows.words(places, found)
         return self._extremes[key]
 
     @cached_property
@@ -108,7 +107,7 @@ class WholePartitions:
         return {}
 
     @cached_property
-    def _sums(self) -> dict[int, np.ndarray]:
+    def _sums(self) -> dict[int, np.ndarray | None]:
         return {}
 
     def _each(self, words: np.ndarray) -> np.ndarray:
@@ -123,58 +122,53 @@ class WholePartitions:
 
 
 class PlacedRows:
-    """Rows at some places of whole partitions; see `LocatedRows`. `start` is where each row's partition starts."""
+    """Rows at some places of whole partitions, which are their positions; see `LocatedRows`."""
 
     def __init__(self, whole: WholePartitions, places: Places) -> None:
-        self._whole, self._places, partitions = whole, places, whole.partitions
-        if isinstance(places, slice):
-            self.start, self.position, self.size = partitions.places(places.start, places.stop - places.start)
-        else:
-            number = partitions.numbers_of(places)
-            self.start = partitions.starts[number]
-            self.position, self.size = places - self.start, partitions.starts[number + 1] - self.start
-        self._peers: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._whole, self._places = whole, places
+        self.first, self.behind = whole.partitions.around(places)
+        self._peers: dict[int, Bounds] = {}
+
+    @cached_property
+    def position(self) -> np.ndarray:
+        places = self._places
+        return np.arange(places.start, places.stop) if isinstance(places, slice) else places
 
     def peers(self, items: int) -> Bounds:
-        return self._around(items)[:2]
+        if items not in self._peers:
+            self._peers[items] = self._whole.peers(items).around(self._places)
+        return self._peers[items]
 
     def dense_ranks(self, items: int) -> np.ndarray:
-        return self._around(items)[2] - self._whole.peers(items).numbers_of(self.start)
+        peers = self._whole.peers(items)
+        return peers.numbers_of(self.position) - peers.numbers_of(self.first)
 
     def group_edge(self, items: int, groups: int, behind: bool) -> np.ndarray:
-        starts = self._whole.peers(items).starts
-        wanted = np.clip(self._around(items)[2] + groups + behind, 0, len(starts) - 1)
-        return np.clip(starts[wanted] - self.start, 0, self.size)
+        peers = self._whole.peers(items)
+        wanted = np.clip(peers.numbers_of(self.position) + groups + behind, 0, len(peers.starts) - 1)
+        return np.clip(peers.starts[wanted], self.first, self.behind)
 
     def range_edge(self, distance: int, behind: bool) -> np.ndarray:
         whole, [place] = self._whole, self._whole.kept.item_places(1)
-        codes, groups = whole.words(place)[self._places], whole.groups[whole.partitions.numbers_of(self.start)]
+        codes, groups = whole.words(place)[self._places], whole.groups[whole.partitions.numbers_of(self.first)]
         edge = range_edge(whole.kept, whole.ordered, groups, codes, distance, behind)
-        return np.where(codes == at.NULL_CODE, self.peers(1)[int(behind)], edge)
+        return np.where(codes == at.NULL_CODE, self.peers(1)[int(behind)], self.first + edge)
+
+    def moved(self, distance: int) -> np.ndarray:
+        return moved_within(self._places, distance, self.first, self.behind)
 
     def words(self, places: Sequence[int], positions: np.ndarray) -> list[np.ndarray]:
         return [
-            words_within(self._whole.words(place), self.start, self.size, positions, at.NULL_CODE if n == 0 else 0)
+            words_within(self._whole.words(place), positions, self.first, self.behind, at.NULL_CODE if n == 0 else 0)
             for n, place in enumerate(places)
         ]
 
     def sums(self, value: int, frame: Bounds) -> np.ndarray:
-        return sums_between(self._whole.running_sums(value), self.start, *frame)
+        running = self._whole.running_sums(value)
+        return (frame[1] - frame[0]).reshape(-1, 1) if running is None else sums_between(running, *frame)
 
     def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
         return [words[self._places] for words in self._whole.extremes(variable, codec, value)]
-
-    def _around(self, items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The frame of each row's peers, and the number of their group among all."""
-        if items not in self._peers:
-            spans = self._whole.peers(items)
-            if isinstance(self._places, slice):
-                self._peers[items] = spans.around(self._places.start, self.start)
-            else:
-                number = spans.numbers_of(self._places)
-                first, behind = spans.starts[number], spans.starts[number + 1]
-                self._peers[items] = first - self.start, behind - self.start, number
-        return self._peers[items]
 
 
 def _running(words: np.ndarray) -> np.ndarray:

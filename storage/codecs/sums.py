@@ -246,7 +246,7 @@ def _multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _absent(present: np.ndarray | None) -> np.ndarray | None:
     """Which rows have no value, or None if each has one."""
-    return None if present is None or present.all() else present == 0
+    return None if present is None or present.min(initial=1) > 0 else present == 0
 
 
 def _nullable(arrow_type: pa.DataType, null: np.ndarray | None, values: np.ndarray) -> pa.Array:

@@ -188,12 +188,16 @@ def by_extended(bits, number, divisor):
 @kernel("int64(int64,int64,int64,int64,boolean,int64)")
 def quotients(numbers, counts, factor, rows, extended, out):
     """numbers[i] / (counts[i] * factor) as doubles, any of a count 0; with `extended` by way of long doubles. Returns
-    1, with nothing to be used, if a number or a divisor has too many bits for this."""
+    1, with nothing to be used, if a number or a divisor has too many bits for this.
+
+    A quotient by less than 2^11 that is no middle between two doubles is too far from one to be rounded to it.
+    """
     most = _IMPLICIT // factor
     for i in range(rows):
         number, count = load(numbers, i), max(load(counts, i), 1)
         if number > 2 * _IMPLICIT or number < -2 * _IMPLICIT or count > most:
             return 1
-        bits = bits_of(float(number) / float(count * factor))
-        store(out, i, by_extended(bits, number, count * factor) if extended else bits)
+        divisor = count * factor
+        bits = bits_of(float(number) / float(divisor))
+        store(out, i, by_extended(bits, number, divisor) if extended and divisor >= 2048 else bits)
     return 0

@@ -85,31 +85,26 @@ def running_sums(numbers, rows, out):
     return 0
 
 
-@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
-def sums_between(running, limbs, bases, firsts, lasts, rows, out):
-    """What running sums of `limbs` words grow by from place bases[i] + firsts[i] to bases[i] + lasts[i], modulo their
-    width."""
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def sums_between(running, limbs, firsts, lasts, rows, out):
+    """What running sums of `limbs` words grow by from place firsts[i] to lasts[i], modulo their width."""
     if limbs == 1:
         for i in range(rows):
-            base = load(bases, i)
-            store(out, i, load(running, base + load(lasts, i)) - load(running, base + load(firsts, i)))
+            store(out, i, load(running, load(lasts, i)) - load(running, load(firsts, i)))
         return
     for i in range(rows):
-        base = load(bases, i)
-        first = base + load(firsts, i)
-        last = base + load(lasts, i)
+        last = load(lasts, i) * limbs
         for j in range(limbs):
-            store(out, i * limbs + j, load(running, last * limbs + j))
-        add_wide(out, i * limbs, limbs, running, first * limbs, limbs, 1)
+            store(out, i * limbs + j, load(running, last + j))
+        add_wide(out, i * limbs, limbs, running, load(firsts, i) * limbs, limbs, 1)
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64)")
-def words_within(words, bases, sizes, positions, rows, absent, out):
-    """The word at place bases[i] + positions[i], `absent` where the position is not one of sizes[i]."""
+def words_within(words, places, firsts, ends, rows, absent, out):
+    """The word at each place, `absent` where that is not from firsts[i] on and before ends[i]."""
     for i in range(rows):
-        position = load(positions, i)
-        inside = 0 <= position < load(sizes, i)
-        store(out, i, load(words, load(bases, i) + position) if inside else absent)
+        place = load(places, i)
+        store(out, i, load(words, place) if load(firsts, i) <= place < load(ends, i) else absent)
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
@@ -137,26 +132,18 @@ def new_spans(words, rows, places, count, starts, spans, out):
 
 
 @kernel("void(int64,int64,int64,int64,int64)")
-def places_in_spans(starts, span, first, rows, out):
-    """For `rows` rows from `first` on, in spans from number `span` on: where each row's span starts, the row's position
-    within it, and the span's size; all starts first."""
+def spans_around(starts, span, first, rows, out):
+    """Where the spans of `rows` rows from place `first` on start and end, all starts first. `span` is the number of the
+    first row's."""
     for i in range(rows):
         while load(starts, span + 1) <= first + i:
             span += 1
-        start = load(starts, span)
-        store(out, i, start)
-        store(out, rows + i, first + i - start)
-        store(out, 2 * rows + i, load(starts, span + 1) - start)
+        store(out, i, load(starts, span))
+        store(out, rows + i, load(starts, span + 1))
 
 
-@kernel("void(int64,int64,int64,int64,int64,int64)")
-def spans_around(starts, span, first, rows, bases, out):
-    """For the same rows: where each row's span starts, where it ends, less bases[i]; and its number; all starts
-    first."""
+@kernel("void(int64,int64,int64,int64,int64)")
+def moved_within(place, firsts, ends, rows, out):
+    """The places from `place` on, one a row; firsts[i] or ends[i] where that is nearer."""
     for i in range(rows):
-        while load(starts, span + 1) <= first + i:
-            span += 1
-        base = load(bases, i)
-        store(out, i, load(starts, span) - base)
-        store(out, rows + i, load(starts, span + 1) - base)
-        store(out, 2 * rows + i, span)
+        store(out, i, min(max(place + i, load(firsts, i)), load(ends, i)))
