@@ -20,9 +20,11 @@ class LocatedRows(Protocol):
     Frames are pairs of positions: that of the first row, and that behind the last.
     """
 
-    position: np.ndarray
     first: np.ndarray
     behind: np.ndarray
+
+    @property
+    def position(self) -> np.ndarray: ...
 
     def peers(self, items: int) -> Bounds:
         """The frame of each row's peers: the rows that tie in the first `items` of the order."""

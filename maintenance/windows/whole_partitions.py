@@ -19,6 +19,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.ordered_rows import OrderedRows, frame_firsts, order_list
 from sqlfront.storage.stores.spans import Places, Spans, moved_within, running_sums, sums_between, words_within
 
+
 class WholePartitions:
     """The rows of some partitions, each copy apart, partition after partition, in their order.
 
@@ -34,7 +35,7 @@ class WholePartitions:
         self.steps, starts = self.ordered.steps, np.append(0, np.cumsum(sizes))
         if self.has_copies:
             counts = self._words[self._table.keys]
-            self._words = np.repeat(self._words, counts, axis=-1)
+            self._words = [np.repeat(one, counts) for one in self._words]
             starts = np.append(0, np.cumsum(counts))[starts]
         self.partitions = Spans(starts)
         self.rows = self.partitions.rows
@@ -60,7 +61,7 @@ class WholePartitions:
     def peers(self, items: int) -> Spans:
         """The groups of peers: the rows of a partition that tie in the first `items` of the order."""
         if items not in self._peers:
-            self._peers[items] = self.partitions.parted(self._words, self.kept.item_places(items))
+            self._peers[items] = self.partitions.parted([self._words[place] for place in self.kept.item_places(items)])
         return self._peers[items]
 
     def located(self, places: Places) -> PlacedRows:
@@ -82,7 +83,7 @@ class WholePartitions:
         if value not in self._sums:
             limbs, first = self._table.limbs, self._table.keys + value * self._table.limbs
             words = self._each(self._words[first : first + limbs])
-            is_one = len(words) == 1 and words.min(initial=1) == 1 == words.max(initial=1)
+            is_one = limbs == 1 and words[0].min(initial=1) == 1 == words[0].max(initial=1)
             self._sums[value] = None if is_one else _running(words)
         return self._sums[value]
 
@@ -110,15 +111,15 @@ class WholePartitions:
     def _sums(self) -> dict[int, np.ndarray | None]:
         return {}
 
-    def _each(self, words: np.ndarray) -> np.ndarray:
+    def _each(self, words: list[np.ndarray]) -> list[np.ndarray]:
         """The values of single copies: a row has the sum of its copies."""
         if not self.has_copies:
             return words
         counts = self._words[self._table.keys]
         if len(words) == 1:
-            return words // counts
-        values = zip(to_integers(words.T), counts.tolist(), strict=True)
-        return from_integers([value // count for value, count in values], len(words)).T
+            return [words[0] // counts]
+        values = zip(to_integers(np.column_stack(words)), counts.tolist(), strict=True)
+        return list(from_integers([value // count for value, count in values], len(words)).T)
 
 
 class PlacedRows:
@@ -171,13 +172,12 @@ class PlacedRows:
         return [words[self._places] for words in self._whole.extremes(variable, codec, value)]
 
 
-def _running(words: np.ndarray) -> np.ndarray:
+def _running(words: list[np.ndarray]) -> np.ndarray:
     """Running sums of numbers given by their limbs, from 0 on, with a limb more where they may need it."""
     sums = running_sums(words[0]) if len(words) == 1 else None
     if sums is not None:
         return sums
-    rows = words.shape[1]
-    found, carry = [], np.zeros(rows, np.uint64)
+    found, carry = [], np.zeros(len(words[0]), np.uint64)
     for word in (*words, words[-1] >> 63):
         digit = np.ascontiguousarray(word).view(np.uint64) + carry
         over = digit < carry

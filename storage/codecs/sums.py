@@ -70,8 +70,8 @@ def decode_sum(limbs: np.ndarray, shift: int, present: np.ndarray | None, type: 
     scalar = parse_type(type)
     if scalar.family == "DECIMAL":
         _require(_below(low, high, 10**scalar.width), null, "SUM", type)
-    values = np.empty(len(limbs), TWO_WORDS)
-    values["low"], values["high"] = low, high
+    values = np.empty((len(limbs), 2), np.int64)
+    values[:, 0], values[:, 1] = low, high
     arrow_type = _codec(type).arrow_type if type == "HUGEINT" else pa.decimal128(scalar.width, scalar.scale)
     return _nullable(arrow_type, null, values)
 

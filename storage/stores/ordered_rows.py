@@ -89,12 +89,13 @@ class OrderedRows:
         """How many rows each group has, and all of them, group after group, in their order. O(1) a row."""
         return list_members(self.table, self.index, _whole(groups), self._scratch)
 
-    def words(self, groups: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray, bool]:
-        """How many rows each group has; the first `words` words of all of them, shape (words, rows), in the order of
-        `members`; and whether one of them has several copies. O(1) a row."""
+    def words(self, groups: np.ndarray, words: int) -> tuple[np.ndarray, list[np.ndarray], bool]:
+        """How many rows each group has; the first `words` words of all of them, in the order of `members`; and whether
+        one of them has several copies. O(1) a row."""
         groups = _whole(groups)
         sizes, wave = self.sizes(groups), np.empty(whole_groups.WAVE_WORDS, np.int64)
-        found = np.empty((words, int(sizes.sum())), np.int64)
+        found = [np.empty(int(sizes.sum()), np.int64) for _ in range(words)]  # Each lives as long as it is used.
+        outs = np.array([address_of(one) for one in found], np.int64)
         copies = whole_groups.words_of_groups(
             self.table.address,
             self.group.address,
@@ -102,10 +103,9 @@ class OrderedRows:
             address_of(groups),
             len(groups),
             words,
-            found.shape[1],
             address_of(wave),
             self._scratch_at,
-            address_of(found),
+            address_of(outs),
         )
         return sizes, found, bool(copies)
 

@@ -23,13 +23,12 @@ class Spans:
     def rows(self) -> int:
         return int(self.starts[-1])
 
-    def parted(self, words: np.ndarray, places: Sequence[int]) -> Spans:
-        """The spans within these whose rows have the same words at some places, of words of shape (places, rows).
-        O(rows)."""
-        found, compared = np.empty(self.rows + 1, np.int64), np.array(places, np.int64)
+    def parted(self, words: Sequence[np.ndarray]) -> Spans:
+        """The spans within these whose rows have the same words. O(rows)."""
+        found, addresses = np.empty(self.rows + 1, np.int64), np.array([address_of(one) for one in words], np.int64)
         made = kernels.new_spans(
-            address_of(words), self.rows, address_of(compared), len(compared), address_of(self.starts),
-            len(self.starts) - 1, address_of(found),
+            address_of(addresses), len(words), self.rows, address_of(self.starts), len(self.starts) - 1,
+            address_of(found),
         )  # fmt: skip
         return Spans(found[: made + 1])
 
@@ -53,9 +52,7 @@ def moved_within(places: Places, distance: int, firsts: np.ndarray, ends: np.nda
     if not isinstance(places, slice):
         return np.clip(places + distance, firsts, ends)
     found = np.empty(len(firsts), np.int64)
-    kernels.moved_within(
-        places.start + distance, address_of(firsts), address_of(ends), len(firsts), address_of(found)
-    )
+    kernels.moved_within(places.start + distance, address_of(firsts), address_of(ends), len(firsts), address_of(found))
     return found
 
 

@@ -1,7 +1,7 @@
 """Whole ordered groups as arrays: their rows word by word, running sums over them, and where each row stands.
 
-A *span* is a run of neighbouring rows of an array: a group's rows, or a group of peers. The starts of all spans, and the
-number of rows behind the last, tell each row's span.
+A *span* is a run of neighbouring rows of an array: a group's rows, or a group of peers. The starts of all spans, and
+the number of rows behind the last, tell each row's span.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ WAVE_WORDS = 3 * WAVE
 _LARGEST = 2**62
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
-def words_of_groups(table, group, index, groups, count, words, rows, wave, scratch, out):
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64)")
+def words_of_groups(table, group, index, groups, count, words, wave, scratch, outs):
     """The first `words` words of all rows of the groups, group after group, each in the order of its list of index
-    `index`; all rows' first words first, `rows` of them. Returns 0 if each row is there once."""
+    `index`: word j of each row from the address outs[j] on. Returns 0 if each row is there once."""
     base = load(table, ROWS)
     width = load(table, WIDTH) * 8
     link = 2 * (load(table, LINKS) + 2 * index)
@@ -52,7 +52,7 @@ def words_of_groups(table, group, index, groups, count, words, rows, wave, scrat
             end = load(wave + 24 * i, 2)
             while True:
                 for j in range(words):
-                    store(out, j * rows + place, load(address, j))
+                    store(load(outs, j), place, load(address, j))
                 copies |= load(address, keys) ^ 1
                 after = base + (load32(address, link) - 1) * width
                 place += 1
@@ -107,10 +107,10 @@ def words_within(words, places, firsts, ends, rows, absent, out):
         store(out, i, load(words, place) if load(firsts, i) <= place < load(ends, i) else absent)
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
-def new_spans(words, rows, places, count, starts, spans, out):
-    """The starts of the spans of rows that have the same words at some places, within other spans whose starts are
-    given. Returns how many there are; the number of rows follows the last."""
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def new_spans(words, count, rows, starts, spans, out):
+    """The starts of the spans of rows that have the same words, which are from `count` addresses on, within other spans
+    whose starts are given. Returns how many there are; the number of rows follows the last."""
     made = 0
     span = 0
     for i in range(rows):
@@ -120,8 +120,7 @@ def new_spans(words, rows, places, count, starts, spans, out):
             span += 1
         if not fresh:
             for j in range(count):
-                word = words + load(places, j) * rows * 8
-                if load(word, i) != load(word, i - 1):
+                if load(load(words, j), i) != load(load(words, j), i - 1):
                     fresh = True
                     break
         if fresh:
