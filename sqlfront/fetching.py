@@ -41,10 +41,13 @@ def fetch_all(session: Session, fetch: Fetch) -> Any:
     if session.served is not None:
         return fetch(session.served)
     again, session.again = session.again, None
-    if session.reading is None:  # It may scan a relation of ours: that takes the lock in a thread of DuckDB's.
+    begun = session.unread is None
+    if (
+        begun and session.reading is None
+    ):  # It may scan a relation of ours: that takes the lock in a thread of DuckDB's.
         return _fetch(session, fetch)
     with session.database.lock:
-        if again is not None and session.unread is not None:
+        if again is not None and not begun:
             _run_again(session, again)
         try:
             return _fetch(session, fetch)

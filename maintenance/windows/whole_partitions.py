@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from threading import RLock
 
 import numpy as np
 
@@ -23,12 +24,13 @@ from sqlfront.storage.stores.spans import Places, Spans, moved_within, running_s
 class WholePartitions:
     """The rows of some partitions, each copy apart, partition after partition, in their order.
 
-    `partitions` are the spans of the partitions' `rows` rows. `steps` counts rows visited.
+    `partitions` are the spans of the partitions' `rows` rows. `steps` counts rows visited. Several threads may read the
+    rows: what is computed of all of them is computed once.
     """
 
     def __init__(self, kept: KeptOrder, groups: np.ndarray) -> None:
         """The partitions whose group rows are at these addresses."""
-        self.kept, self.groups, self._table = kept, groups, kept.source.store.table
+        self.kept, self.groups, self._table, self._turn = kept, groups, kept.source.store.table, RLock()
         self.ordered = OrderedRows(self._table)
         width = self._table.keys + self._table.values * self._table.limbs
         sizes, self._words, self.has_copies = self.ordered.words(groups, width)
@@ -60,9 +62,11 @@ class WholePartitions:
 
     def peers(self, items: int) -> Spans:
         """The groups of peers: the rows of a partition that tie in the first `items` of the order."""
-        if items not in self._peers:
-            self._peers[items] = self.partitions.parted([self._words[place] for place in self.kept.item_places(items)])
-        return self._peers[items]
+        with self._turn:
+            if items not in self._peers:
+                words = [self._words[place] for place in self.kept.item_places(items)]
+                self._peers[items] = self.partitions.parted(words)
+            return self._peers[items]
 
     def located(self, places: Places) -> PlacedRows:
         """The rows at these places."""
@@ -80,24 +84,26 @@ class WholePartitions:
     def running_sums(self, value: int) -> np.ndarray | None:
         """The sums of a value over all rows before each place, shape (rows + 1, limbs). None where it is always 1, as
         what counts the values of a column without NULLs: they are the places."""
-        if value not in self._sums:
-            limbs, first = self._table.limbs, self._table.keys + value * self._table.limbs
-            words = self._each(self._words[first : first + limbs])
-            is_one = limbs == 1 and words[0].min(initial=1) == 1 == words[0].max(initial=1)
-            self._sums[value] = None if is_one else _running(words)
-        return self._sums[value]
+        with self._turn:
+            if value not in self._sums:
+                limbs, first = self._table.limbs, self._table.keys + value * self._table.limbs
+                words = self._each(self._words[first : first + limbs])
+                is_one = limbs == 1 and words[0].min(initial=1) == 1 == words[0].max(initial=1)
+                self._sums[value] = None if is_one else _running(words)
+            return self._sums[value]
 
     def extremes(self, variable: str, codec: Codec, value: WindowValue) -> list[np.ndarray]:
         """The same as `LocatedRows.extremes` for all rows. O(rows), once."""
         key = variable, value
-        if key not in self._extremes:
-            rows, places = self.located(slice(0, self.rows)), self.kept.places((variable,))
-            start, end = frame_bounds(value, rows)
-            present = (self._words[places[0]] != at.NULL_CODE).astype(np.int64)
-            order = order_list(order_places(codec, places[0]), descending=value.function == "max")
-            found = frame_firsts(order, self.addresses, present, start, end)
-            self._extremes[key] = rows.words(places, found)
-        return self._extremes[key]
+        with self._turn:
+            if key not in self._extremes:
+                rows, places = self.located(slice(0, self.rows)), self.kept.places((variable,))
+                start, end = frame_bounds(value, rows)
+                present = (self._words[places[0]] != at.NULL_CODE).astype(np.int64)
+                order = order_list(order_places(codec, places[0]), descending=value.function == "max")
+                found = frame_firsts(order, self.addresses, present, start, end)
+                self._extremes[key] = rows.words(places, found)
+            return self._extremes[key]
 
     @cached_property
     def _peers(self) -> dict[int, Spans]:

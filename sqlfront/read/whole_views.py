@@ -49,12 +49,12 @@ class WholeView:
         if not is_exported_plainly(session.duck):
             return None
         session.start_reading({self.entry.maintained.name}.intersection, alone=True)
-        if session.revision != database.revision:  # The view may be another one by now.
-            return None
+        if session.revision != database.revision or database.views.get(self.entry.name.key) is not self.entry:
+            return None  # It is another view by now, or none.
         database.make_readable(self.entry, session.current_reading())
         schema = pa.schema([(name, arrow_type(type_)) for name, type_ in self.columns])
         pairs, batches = list(zip(self.raw, schema.types, strict=True)), []
-        for batch in Reader(self.entry.maintained):
+        for batch in Reader(self.entry.maintained).all(database.engine.machine.threads):
             arrays = [_exported(batch.column(number), kind) for number, kind in pairs]
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
         return pa.Table.from_batches(batches, schema)

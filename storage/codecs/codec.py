@@ -163,8 +163,6 @@ def escape(array: pa.Array, codes: np.ndarray, type: str, reserved: int) -> None
 
 def unescape(codes: np.ndarray, reserved: int) -> np.ndarray:
     """Undo `escape`; copies only if there is something to undo. NULL is told apart before."""
-    if reserved < 0 and codes.min(initial=0) > reserved:  # Sooner than to compare each.
-        return codes
     clash = codes == reserved
     if not clash.any():
         return codes
