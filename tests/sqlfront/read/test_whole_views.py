@@ -148,7 +148,8 @@ def test_settings_of_the_export(con: sqlfront.Connection, direct: list[bool]) ->
 def test_a_transaction_reads_its_epoch(con: sqlfront.Connection, direct: list[bool]) -> None:
     fill(con)
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT i, x FROM t")
-    con.execute("BEGIN; SELECT * FROM v")
+    con.execute("BEGIN")
+    con.execute("SELECT * FROM v")
     con.cursor().execute("INSERT INTO t VALUES (500, 500)")
     assert con.to_arrow_table().num_rows == ROWS
     assert con.execute("SELECT * FROM v").to_arrow_table().num_rows == ROWS
