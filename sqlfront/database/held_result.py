@@ -197,7 +197,7 @@ def arrow_type(kind: str) -> pa.DataType | None:
     """The Arrow type in which DuckDB exports a type, unless settings change it; None for rarer ones."""
     import pyarrow as pa
 
-    if kind.startswith("DECIMAL("):
+    if kind.startswith("DECIMAL(") and kind.endswith(")"):
         width, _, scale = kind[len("DECIMAL(") : -1].partition(",")
         return pa.decimal128(int(width), int(scale))
     known = {

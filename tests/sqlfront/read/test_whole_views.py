@@ -25,7 +25,7 @@ OTHERS = {
     "UHUGEINT": "i", "TIME": "TIME '10:00' + i * INTERVAL 1 SECOND", "TIMESTAMP_S": "TIMESTAMP '1960-01-01'",
     "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ '1960-01-01 00:00:00+00'", "BLOB": "('b' || i)::BLOB",
     "UUID": "'00000000-0000-0000-0000-000000000001'", "INTERVAL": "i * INTERVAL 1 DAY", "ENUM('a', 'b')": "'b'",
-    "INTEGER[]": "[i]", "STRUCT(a INTEGER)": "{'a': i}",
+    "DECIMAL(9,2)[]": "[i]", "STRUCT(a INTEGER)": "{'a': i}",
 }  # fmt: skip
 
 
