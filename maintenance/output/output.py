@@ -85,7 +85,7 @@ class Reader:
                     return
                 found[number] = raw_batch(self._view, batch, batch.rows)
 
-        side_by_side([work] * threads)
+        side_by_side([work] * min(threads, 1 + walk.total // _SHARED))
         return [found[number] for number in sorted(found)]
 
     def _few(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -35,11 +35,8 @@ class CopiesApart(Metered):
 class OrderedBatch(CopiesApart):
     """Some rows of whole partitions; see `Rows`. `copies` has the number of each row's copy."""
 
-    def __init__(self, whole: WholePartitions, places: slice) -> None:
-        super().__init__(None)
-        self._place(whole, places)
-
-    def _place(self, whole: WholePartitions, places: slice) -> None:
+    def __init__(self, whole: WholePartitions, places: slice, meter: Meter | None = None) -> None:
+        super().__init__(meter)
         self._whole, self._places, self.rows = whole, places, places.stop - places.start
 
     @property
@@ -60,12 +57,11 @@ class OrderWalk(OrderedBatch):
 
     def __init__(self, kept: KeptOrder, meter: Meter, key: list[int] | None = None) -> None:
         """All rows, or those of the partition with these key words."""
-        Metered.__init__(self, meter)
-        self._kept, self._steps, self._next = kept, 0, 0
         rows = OrderedRows(kept.source.store.table)
         self._groups = rows.all_groups() if key is None else rows.groups(np.array([key], np.int64))
         self._ends = np.cumsum(rows.sizes(self._groups))
-        self._place(WholePartitions(kept, self._groups[:0]), slice(0, 0))
+        self._kept, self._steps, self._next = kept, 0, 0
+        super().__init__(WholePartitions(kept, self._groups[:0]), slice(0, 0), meter)
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` rows; the number of those now in the batch, 0 at the end."""
@@ -73,13 +69,19 @@ class OrderWalk(OrderedBatch):
         if first == self._whole.rows:
             self._read_on(max(capacity, _CHUNK))
             first = 0
-        self._place(self._whole, slice(first, min(first + capacity, self._whole.rows)))
+        end = min(first + capacity, self._whole.rows)
+        self._places, self.rows = slice(first, end), end - first
         return self.rows
 
     def batches(self, capacity: int) -> Iterator[OrderedBatch]:
         """All further rows, in batches that stay as they are while the walk goes on."""
         while self.next(capacity):
             yield OrderedBatch(self._whole, self._places)
+
+    @property
+    def total(self) -> int:
+        """How many rows the whole walk has, copies counted once."""
+        return int(self._ends[-1]) if len(self._ends) else 0
 
     @property
     def steps(self) -> int:

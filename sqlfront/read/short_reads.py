@@ -78,7 +78,7 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
         database.make_readable(plan.entry, session.current_reading())
         rows = plan.read(session, values)
     if rows is None:
-        return plan.whole is not None and plan.whole.is_left_unread(session, text, params)
+        return plan.whole is not None and plan.whole.leave_unread(session, text, params)
     shown = rows if plan.shown is None else plan.shown(rows)
     session.set_rows(HeldRows(session.duck, plan.columns, shown))
     return True

@@ -31,7 +31,7 @@ class WholeView:
     raw: tuple[int, ...]
     columns: tuple[tuple[str, str], ...]
 
-    def is_left_unread(self, session: Session, text: str, params: Any) -> bool:
+    def leave_unread(self, session: Session, text: str, params: Any) -> bool:
         """Let the first fetch say how the rows of a query are read. False in a transaction: its result is that of the
         time of the query."""
         if session.transaction is not None:
