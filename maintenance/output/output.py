@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RANKED_ROW = 20
 """As many rows are read at once and sorted in the time that one row takes along a ranked tree."""
 _FEW = 1000
-_SHARED = 1 << 17
+_SHARED = 1 << 16
 """Rows of a batch that one of several threads makes: in smaller ones they wait for each other at each step."""
 
 

@@ -196,8 +196,8 @@ def test_a_sum_beyond_its_type(con: sqlfront.Connection, query: str, monkeypatch
 def test_windows_on_several_threads(con: sqlfront.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with copies, partitions larger and smaller than a batch, and values computed of all rows at once."""
     monkeypatch.setattr(output, "_SHARED", 16)
-    con.execute("SET sqlfront_threads = 4; CREATE TABLE t (g INTEGER, o INTEGER, x DOUBLE, s VARCHAR)")
-    con.execute("INSERT INTO t SELECT i % 5 * (i % 2), i, i / 4, 's' || i % 11 FROM range(700) r(i)")
+    con.execute("SET sqlfront_threads = 4; CREATE TABLE t (g INTEGER, o INTEGER, x BIGINT, s VARCHAR)")
+    con.execute("INSERT INTO t SELECT i % 5 * (i % 2), i, 1 + i % 3, 's' || i % 11 FROM range(700) r(i)")
     con.execute("INSERT INTO t SELECT g, o, x, s FROM t WHERE o % 3 = 0")
     query = (
         "SELECT g, o, x, s, sum(x) OVER w AS total, min(s) OVER w AS least, dense_rank() OVER w AS place FROM t "
