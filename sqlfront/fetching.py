@@ -42,9 +42,8 @@ def fetch_all(session: Session, fetch: Fetch) -> Any:
         return fetch(session.served)
     again, session.again = session.again, None
     begun = session.unread is None
-    if (
-        begun and session.reading is None
-    ):  # It may scan a relation of ours: that takes the lock in a thread of DuckDB's.
+    # What reads no views may scan a relation of ours: that takes the lock in a thread of DuckDB's.
+    if begun and session.reading is None:
         return _fetch(session, fetch)
     with session.database.lock:
         if again is not None and not begun:

@@ -87,6 +87,17 @@ COMPUTED = {
 }
 
 
+@pytest.mark.parametrize("query", [QUERIES["joined"], QUERIES["sums"], QUERIES["windows"], "SELECT i, x FROM t"])
+def test_many_batches(con: sqlfront.Connection, direct: list[bool], query: str) -> None:
+    """No batch shares its memory with the next one."""
+    con.execute("CREATE TABLE t (i INTEGER, x BIGINT); CREATE TABLE u (x BIGINT, y VARCHAR)")
+    con.execute("INSERT INTO t SELECT i, i % 1000 FROM range(5000) r(i)")
+    con.execute("INSERT INTO u SELECT i, 'y' || i FROM range(1000) r(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert same(con.sql("SELECT * FROM v").to_arrow_table(), con.sql(query).to_arrow_table())
+    assert direct == [True]
+
+
 def fill(con: sqlfront.Connection) -> None:
     con.execute("CREATE TABLE t (i INTEGER, x BIGINT); CREATE TABLE u (x BIGINT, y VARCHAR)")
     con.execute(f"INSERT INTO t SELECT i, CASE WHEN i % 7 <> 0 THEN i END FROM range({ROWS}) r(i)")
