@@ -1,10 +1,10 @@
 """windows: window functions kept in order, beside DuckDB computing the query again.
 
-`python -m benchmarks.windows [--rows 1000000] [--times 200]`. The view has a running SUM, RANK, LAG and a moving AVG
-over one partition, and over 10,000. Single rows are inserted and deleted by apply_row, in the middle of the order. Then
-the last ten rows are read, one partition, or everything. DuckDB holds the same rows in a table of its own and answers
-the view's query, with the same filter or order, in the same process. (`window` measures strings that pass through a
-view.)
+`python -m benchmarks.windows [--rows 1000000] [--times 200] [--inserts 100000]`. The view has a running SUM, RANK, LAG
+and a moving AVG over one partition, and over 10,000. Single rows are inserted and deleted by apply_row, in the middle
+of the order. Then the last ten rows are read, one partition, or everything; and everything after many single inserts.
+DuckDB holds the same rows in a table of its own and answers the view's query, with the same filter or order, in the
+same process. (`window` measures strings that pass through a view.)
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=200, help="changes with a read of ten rows; others a tenth of it")
+    parser.add_argument("--inserts", type=int, default=100_000, help="single inserts before everything is read again")
     parser.add_argument("--duckdb", type=int, default=3, help="how often DuckDB computes each query")
     options = parser.parse_args(arguments)
-    rows = [row for count in PARTITIONS for row in measure(options.rows, count, options.times, options.duckdb)]
+    rows = [row for count in PARTITIONS for row in measure(options.rows, count, options)]
     few = max(3, options.times // 40)
     notes = [
         f"{options.rows:,} rows. Medians in milliseconds: of {options.times} changes with a read of ten "
@@ -46,14 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "change: one row inserted or deleted by apply_row in the middle of the order. by SQL: SELECT ... ORDER BY ts "
         "DESC, id DESC LIMIT 10 on the view; by view.top: the view has this order.",
         "everything: fetched as Arrow. Beside it: DuckDB's recomputation, and DuckDB reading a table of the rows.",
+        f"inserts: everything, after {options.inserts:,} single inserts in the middle of the order.",
     ]
     harness.report("windows", "Window functions under changes", rows, notes=notes)
 
 
-def measure(rows: int, partitions: int, times: int, repeats: int) -> list[dict[str, Any]]:
+def measure(rows: int, partitions: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The figures of one number of partitions."""
     import sqlfront
 
+    times, repeats = options.times, options.duckdb
     con, rng = sqlfront.connect(), random.Random(0)
     source = f"SELECT i AS id, hash(i) % {partitions} AS k, i * 10 AS ts, i % 1000 AS x FROM range({rows}) r(i)"
     con.execute(f"CREATE CHANGE TABLE t ({COLUMNS}, PRIMARY KEY (id))")
@@ -66,14 +69,20 @@ def measure(rows: int, partitions: int, times: int, repeats: int) -> list[dict[s
     duck.execute(f"CREATE TABLE stored AS {QUERY}")
     view, held = con.view("v"), list[tuple[int, ...]]()
 
+    def insert() -> tuple[int, ...]:
+        place = rng.randrange(rows)
+        row = rows + rng.randrange(10**12), place % partitions, place * 10 + 5, rng.randrange(1000)
+        con.apply_row("t", row)
+        return row
+
     def change() -> None:
         if held and rng.random() < 0.5:
             con.apply_row("t", held.pop(), weight=-1)
         else:
-            place = rng.randrange(rows)
-            row = rows + rng.randrange(10**9), place % partitions, place * 10 + 5, rng.randrange(1000)
-            con.apply_row("t", row)
-            held.append(row)
+            held.append(insert())
+
+    def everything() -> Any:
+        return con.sql("SELECT * FROM v").to_arrow_table()
 
     def one_partition() -> str:
         return f"WHERE k = {rng.randrange(partitions)}"
@@ -86,7 +95,7 @@ def measure(rows: int, partitions: int, times: int, repeats: int) -> list[dict[s
          f"{QUERY} {LAST} LIMIT 10"),
         ("one partition", few, lambda: con.sql(f"SELECT * FROM v {one_partition()}").to_arrow_table(),
          f"SELECT * FROM ({QUERY}) {one_partition()}"),
-        ("everything", whole, lambda: con.sql("SELECT * FROM v").to_arrow_table(), QUERY),
+        ("everything", whole, everything, QUERY),
     ]  # fmt: skip
     found = []
     for name, count, read, query in reads:
@@ -97,12 +106,24 @@ def measure(rows: int, partitions: int, times: int, repeats: int) -> list[dict[s
             other = statistics.median(timed(lambda query=query: asked(duck, query)) for _ in range(repeats))
             row |= {"DuckDB ms": 1e3 * other, "times": other / own}
         if name == "everything":
-            stored = statistics.median(timed(lambda: asked(duck, STORED)) for _ in range(repeats))
-            row |= {"stored table ms": 1e3 * stored, "of its speed": stored / own}
+            row |= beside_stored(duck, own, repeats)
         found.append(row)
+    for _ in range(options.inserts):
+        insert()
+    duck.register("present", everything())
+    duck.execute("CREATE OR REPLACE TABLE stored AS SELECT * REPLACE (total::HUGEINT AS total) FROM present")
+    own = statistics.median(timed(everything) for _ in range(whole))
+    row = {"partitions": partitions, "change and": "everything, after inserts", "sqlfront ms": 1e3 * own}
+    found.append(row | beside_stored(duck, own, repeats))
     found[0]["built s"] = built
     con.close()
     return found
+
+
+def beside_stored(duck: duckdb.DuckDBPyConnection, own: float, repeats: int) -> dict[str, float]:
+    """How long DuckDB reads the stored rows, and our speed as a share of DuckDB's."""
+    stored = statistics.median(timed(lambda: asked(duck, STORED)) for _ in range(repeats))
+    return {"stored table ms": 1e3 * stored, "of its speed": stored / own}
 
 
 def timed(*calls: Callable[[], Any]) -> float:

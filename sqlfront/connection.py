@@ -16,7 +16,7 @@ from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, polars_frame, require_pandas, translated
 from sqlfront.database.names import name_parts
 from sqlfront.database.sessions import Session
-from sqlfront.fetching import fetch_all, fetch_some
+from sqlfront.fetching import describe, fetch_all, fetch_arrow, fetch_some
 from sqlfront.snapshots.opening import open_file
 from sqlfront.sql.dialects import transpiled
 from sqlfront.sql.statements import parse_statement
@@ -170,7 +170,7 @@ class Connection:
 
     def to_arrow_table(self) -> pa.Table:
         """All remaining rows as an Arrow table."""
-        return fetch_all(self.session, _arrow_table)
+        return fetch_arrow(self.session)
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
         """The remaining rows as a lazy stream of record batches, all of one epoch.
@@ -196,9 +196,7 @@ class Connection:
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
         """Name and type of each result column, as DB-API 2.0 says; None without a result."""
-        if self.session.served is not None:
-            return self.session.served.description
-        return self.session.duck.description if self.session.has_result else None
+        return describe(self.session)
 
     @property
     def rowcount(self) -> int:
@@ -427,8 +425,3 @@ class Connection:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _arrow_table(result: Any) -> pa.Table:
-    expect_copy()
-    return result.to_arrow_table()

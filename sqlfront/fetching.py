@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlfront import dispatch
-from sqlfront.database.failures import translated
+from sqlfront.database.failures import expect_copy, translated
 from sqlfront.database.frames import relations_read
 from sqlfront.storage.errors import StaleRead
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sqlfront.database.sessions import Session
 
 Fetch = Callable[[Any], Any]
@@ -28,7 +30,7 @@ def fetch_some(session: Session, fetch: Fetch) -> Any:
     if again is None or session.reading is None or session.transaction is not None:
         return _fetch(session, fetch)
     with session.database.lock:
-        if session.is_behind():
+        if session.unread is not None or session.is_behind():
             _run_again(session, again)
         return _fetch(session, fetch)
 
@@ -39,9 +41,13 @@ def fetch_all(session: Session, fetch: Fetch) -> Any:
     if session.served is not None:
         return fetch(session.served)
     again, session.again = session.again, None
-    if session.reading is None:  # It may scan a relation of ours: that takes the lock in a thread of DuckDB's.
+    begun = session.unread is None
+    # What reads no views may scan a relation of ours: that takes the lock in a thread of DuckDB's.
+    if begun and session.reading is None:
         return _fetch(session, fetch)
     with session.database.lock:
+        if again is not None and not begun:
+            _run_again(session, again)
         try:
             return _fetch(session, fetch)
         except StaleRead:
@@ -51,6 +57,34 @@ def fetch_all(session: Session, fetch: Fetch) -> Any:
         return _fetch(session, fetch)
 
 
+def fetch_arrow(session: Session) -> pa.Table:
+    """All remaining rows as an Arrow table: those of a view that nobody has begun to read without DuckDB, if its types
+    are exported as they are."""
+    whole = session.unread
+    if whole is not None:
+        with session.database.lock, translated(session.reading_error):
+            table = whole.table(session)
+        if table is not None:
+            session.end_result()
+            session.set_rows(whole.no_rows(session))
+            return table
+    return fetch_all(session, _arrow_table)
+
+
+def describe(session: Session) -> list[tuple[Any, ...]] | None:
+    """Name and type of each column of the result; None without a result."""
+    if session.served is not None:
+        return session.served.description
+    if session.unread is not None:
+        return session.unread.no_rows(session).description
+    return session.duck.description if session.has_result else None
+
+
+def _arrow_table(result: Any) -> pa.Table:
+    expect_copy()
+    return result.to_arrow_table()
+
+
 def _fetch(session: Session, fetch: Fetch) -> Any:
     with session.fetching():
         return fetch(session.served or session.duck)
@@ -58,6 +92,7 @@ def _fetch(session: Session, fetch: Fetch) -> Any:
 
 def _run_again(session: Session, again: tuple[Any, Any]) -> None:
     session.end_result()
-    with translated(session.reading_error), relations_read(session.duck, again[0].text):
+    text = again[0] if isinstance(again[0], str) else again[0].text
+    with translated(session.reading_error), relations_read(session.duck, text):
         dispatch.read(session, *again)
     session.again = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from sqlfront.maintenance.output.reading import read, rows_of
 from sqlfront.maintenance.output.window_columns import WindowColumns
 from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, RowSource, numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part
+from sqlfront.maintenance.program.threads import side_by_side
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import count_tuples
+from sqlfront.maintenance.windows.order_walk import OrderWalk
 from sqlfront.planner.model.query import Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.sums import decode_sum
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 RANKED_ROW = 20
 """As many rows are read at once and sorted in the time that one row takes along a ranked tree."""
 _FEW = 1000
+_SHARED = 1 << 16
+"""Rows of a batch that one of several threads makes: in smaller ones they wait for each other at each step."""
 
 
 class Reader:
@@ -63,6 +68,25 @@ class Reader:
             capacity = min(2 * capacity, BATCH)
         if self._view.definition.scalar and not any_rows:
             yield empty_group(self._view)
+
+    def all(self, threads: int) -> list[pa.RecordBatch]:
+        """All batches, those of a view in one order of windows made on so many threads. The lock is held until then."""
+        walk, windows = self._walk, self._view.windows
+        if threads == 1 or windows is None or len(windows.kept) > 1 or not isinstance(walk, OrderWalk):
+            return list(self)
+        batches, turn = enumerate(walk.batches(_SHARED)), Lock()
+        found: dict[int, pa.RecordBatch] = {}
+
+        def work() -> None:
+            while True:
+                with turn:
+                    number, batch = next(batches, (0, None))
+                if batch is None:
+                    return
+                found[number] = raw_batch(self._view, batch, batch.rows)
+
+        side_by_side([work] * min(threads, 1 + walk.total // _SHARED))
+        return [found[number] for number in sorted(found)]
 
     def _few(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of constants along an order, or all rows, if so many have the constants that this is sooner."""

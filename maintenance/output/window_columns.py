@@ -13,7 +13,7 @@ from sqlfront.maintenance.ranked.exact import WHOLE
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.windows.chosen_rows import ChosenRows
 from sqlfront.maintenance.windows.located_rows import LocatedRows
-from sqlfront.maintenance.windows.order_walk import OrderWalk
+from sqlfront.maintenance.windows.order_walk import OrderedBatch
 from sqlfront.maintenance.windows.qualified_rows import QualifiedWalk
 from sqlfront.maintenance.windows.sought_rows import SoughtRows
 from sqlfront.maintenance.windows.whole_partitions import WholePartitions
@@ -44,7 +44,7 @@ class WindowColumns:
     ) -> None:
         self._view, self._source = view, source
         self._repeat = np.arange(rows) if repeat is None else repeat
-        if isinstance(source, (OrderWalk, QualifiedWalk, ChosenRows)):
+        if isinstance(source, (OrderedBatch, QualifiedWalk, ChosenRows)):
             self._copies = source.copies
         else:
             self._copies = np.arange(len(self._repeat)) - np.searchsorted(self._repeat, self._repeat)
@@ -103,7 +103,7 @@ class WindowColumns:
         if number not in self._located:
             assert self._view.windows is not None
             kept = self._view.windows.kept[number]
-            walked = self._source.located(kept) if isinstance(self._source, (OrderWalk, QualifiedWalk)) else None
+            walked = self._source.located(kept) if isinstance(self._source, (OrderedBatch, QualifiedWalk)) else None
             self._located[number] = self._found(kept) if walked is None else walked
         return self._located[number]
 
@@ -113,7 +113,7 @@ class WindowColumns:
         addresses = rows.rows(np.column_stack(words))
         sought = SoughtRows(kept, rows, addresses, self._copies) if len(addresses) <= _FEW else None
         groups = rows.groups_of(addresses) if sought is None else sought.groups
-        sizes, most = rows.copies(groups) if sought is None else sought.size, len(addresses) * STEPS_SOUGHT
+        sizes, most = rows.copies(groups) if sought is None else sought.behind, len(addresses) * STEPS_SOUGHT
         if int(sizes.max(initial=0)) > most or int(sizes[np.unique(groups, return_index=True)[1]].sum()) > most:
             self._sought.append(sought or SoughtRows(kept, rows, addresses, self._copies))
             return self._sought[-1]

@@ -14,14 +14,17 @@ Bounds = tuple[np.ndarray, np.ndarray]
 
 
 class LocatedRows(Protocol):
-    """Some rows, each copy apart, in an order. Positions count the rows of a partition, copies apart, from 0.
+    """Some rows, each copy apart, in an order. Positions count rows, copies apart.
 
-    `position` is that of each row, `size` the number of rows in its partition. Frames are pairs of positions: that of
-    the first row, and that behind the last.
+    `position` is that of each row, `first` that of the first row of its partition, `behind` that behind the last one.
+    Frames are pairs of positions: that of the first row, and that behind the last.
     """
 
-    position: np.ndarray
-    size: np.ndarray
+    first: np.ndarray
+    behind: np.ndarray
+
+    @property
+    def position(self) -> np.ndarray: ...
 
     def peers(self, items: int) -> Bounds:
         """The frame of each row's peers: the rows that tie in the first `items` of the order."""
@@ -43,6 +46,10 @@ class LocatedRows(Protocol):
 
     def words(self, places: Sequence[int], positions: np.ndarray) -> list[np.ndarray]:
         """Key words of the row at a position in each row's partition; the code of NULL for a position outside."""
+        ...
+
+    def moved(self, distance: int) -> np.ndarray:
+        """The positions so far behind the rows' own, up to the edges of their partitions."""
         ...
 
     def sums(self, value: int, frame: Bounds) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from sqlfront.maintenance.windows.window_stores import KeptOrder, WindowStores
 from sqlfront.storage.stores.ordered_rows import OrderedRows
 
 _CHUNK = 1 << 16
-"""Partitions are read together until they have so many rows."""
+"""Partitions are read together that have so many rows."""
 
 
 class CopiesApart(Metered):
@@ -32,63 +32,70 @@ class CopiesApart(Metered):
         return True
 
 
-class OrderWalk(CopiesApart):
-    """The rows of a view in one of its orders; a `RowSource`. `copies` has the number of each row's copy."""
+class OrderedBatch(CopiesApart):
+    """Some rows of whole partitions; see `Rows`. `copies` has the number of each row's copy."""
+
+    def __init__(self, whole: WholePartitions, places: slice, meter: Meter | None = None) -> None:
+        super().__init__(meter)
+        self._whole, self._places, self.rows = whole, places, places.stop - places.start
+
+    @property
+    def copies(self) -> np.ndarray:
+        return self._whole.copy_numbers[self._places]
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        """The code words of a variable."""
+        return [self._whole.words(place)[self._places] for place in self._whole.kept.places((variable,))]
+
+    def located(self, kept: KeptOrder) -> LocatedRows | None:
+        """Where the rows stand in an order; None for another one than that of the partitions."""
+        return self._whole.located(self._places) if kept is self._whole.kept else None
+
+
+class OrderWalk(OrderedBatch):
+    """The rows of a view in one of its orders; a `RowSource`."""
 
     def __init__(self, kept: KeptOrder, meter: Meter, key: list[int] | None = None) -> None:
         """All rows, or those of the partition with these key words."""
-        super().__init__(meter)
-        self._kept, self._steps = kept, 0
         rows = OrderedRows(kept.source.store.table)
         self._groups = rows.all_groups() if key is None else rows.groups(np.array([key], np.int64))
-        self._sizes = rows.sizes(self._groups)
-        self._next = self._first = self._end = 0
-        self._whole: WholePartitions | None = None
+        self._ends = np.cumsum(rows.sizes(self._groups))
+        self._kept, self._steps, self._next = kept, 0, 0
+        super().__init__(WholePartitions(kept, self._groups[:0]), slice(0, 0), meter)
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` rows; the number of those now in the batch, 0 at the end."""
-        self._first = self._end
-        if self._whole is None or self._first == len(self._whole.addresses):
-            self._read_on()
-            if self._whole is None:
-                self.rows = 0
-                return 0
-        self._end = min(self._first + capacity, len(self._whole.addresses))
-        self.rows = self._end - self._first
+        first = self._places.stop
+        if first == self._whole.rows:
+            self._read_on(max(capacity, _CHUNK))
+            first = 0
+        end = min(first + capacity, self._whole.rows)
+        self._places, self.rows = slice(first, end), end - first
         return self.rows
+
+    def batches(self, capacity: int) -> Iterator[OrderedBatch]:
+        """All further rows, in batches that stay as they are while the walk goes on."""
+        while self.next(capacity):
+            yield OrderedBatch(self._whole, self._places)
+
+    @property
+    def total(self) -> int:
+        """How many rows the whole walk has, copies counted once."""
+        return int(self._ends[-1]) if len(self._ends) else 0
 
     @property
     def steps(self) -> int:
         return self._steps
 
-    @property
-    def copies(self) -> np.ndarray:
-        assert self._whole is not None
-        return self._whole.copy_numbers[self._first : self._end]
-
-    def words(self, variable: str) -> list[np.ndarray]:
-        """The code words of a variable for the rows of the batch."""
-        assert self._whole is not None
-        return self._whole.words(self._kept.places((variable,)), slice(self._first, self._end))
-
-    def located(self, kept: KeptOrder) -> LocatedRows | None:
-        """Where the rows of the batch stand in an order; None for another one than that of the walk."""
-        if kept is not self._kept:
-            return None
-        assert self._whole is not None
-        return self._whole.located(slice(self._first, self._end))
-
-    def _read_on(self) -> None:
-        """Read the next partitions, if there are any."""
-        first, rows = self._next, 0
-        while self._next < len(self._groups) and (rows == 0 or rows + self._sizes[self._next] <= _CHUNK):
-            rows += int(self._sizes[self._next])
-            self._next += 1
-        self._first, self._whole = 0, None
-        if self._next > first:
-            self._whole = WholePartitions(self._kept, self._groups[first : self._next])
-            self._steps += self._whole.steps
-            self._tell()
+    def _read_on(self, rows: int) -> None:
+        """Read the next partitions that have so many rows together, at least one; none at the end."""
+        first = self._next
+        before = self._ends[first - 1] if first else 0
+        last = int(np.searchsorted(self._ends, before + rows, side="right"))
+        self._next = min(max(last, first + 1), len(self._groups))
+        self._whole = WholePartitions(self._kept, self._groups[first : self._next])
+        self._steps += self._whole.steps
+        self._tell()
 
 
 def partition_walk(stores: WindowStores, where: Mapping[str, tuple[int, ...]], meter: Meter) -> OrderWalk | None:

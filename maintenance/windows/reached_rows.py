@@ -78,7 +78,7 @@ class ReachedRows:
         if len(owners) * STEPS_SOUGHT < self._sizes[groups].sum():
             return self._ordered.select(self._groups[owners], positions)
         whole = WholePartitions(self._kept, self._groups[groups])
-        places = whole.starts[np.searchsorted(groups, owners)] + positions
+        places = whole.partitions.starts[np.searchsorted(groups, owners)] + positions
         return whole.addresses[places], whole.copy_numbers[places]
 
     def _sort(self, words: np.ndarray, values: np.ndarray) -> None:

@@ -21,7 +21,8 @@ class SoughtRows:
 
     def __init__(self, kept: KeptOrder, rows: OrderedRows, addresses: np.ndarray, copies: np.ndarray) -> None:
         self._kept, self._rows, self._addresses, self._copies = kept, rows, addresses, copies
-        self.groups, self.position, self.size = rows.locate(addresses, copies)
+        self.groups, self.position, self.behind = rows.locate(addresses, copies)
+        self.first = np.zeros(len(addresses), np.int64)
         self._peers: dict[int, Bounds] = {}
         self._dense_ranks: dict[int, np.ndarray] = {}
         self._sums: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -50,6 +51,9 @@ class SoughtRows:
         [codes] = self._words(self._addresses, self._kept.item_places(1))
         edge = range_edge(self._kept, self._rows, self.groups, codes, distance, behind)
         return np.where(codes == at.NULL_CODE, self.peers(1)[int(behind)], edge)
+
+    def moved(self, distance: int) -> np.ndarray:
+        return np.clip(self.position + distance, 0, self.behind)
 
     def words(self, places: Sequence[int], positions: np.ndarray) -> list[np.ndarray]:
         rows, _ = self._rows.select(self.groups, positions)

@@ -16,11 +16,11 @@ def ranks(value: WindowValue, rows: LocatedRows) -> np.ndarray:
 
 
 def _row_number(value: WindowValue, rows: LocatedRows) -> np.ndarray:
-    return rows.position + 1
+    return rows.position - rows.first + 1
 
 
 def _rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
-    return rows.peers(value.peers)[0] + 1
+    return rows.peers(value.peers)[0] - rows.first + 1
 
 
 def _dense_rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
@@ -28,27 +28,29 @@ def _dense_rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
 
 
 def _percent_rank(value: WindowValue, rows: LocatedRows) -> np.ndarray:
-    others = rows.size - 1
-    return np.where(others > 0, rows.peers(value.peers)[0] / np.maximum(others, 1), 0.0)
+    others = rows.behind - rows.first - 1
+    before = rows.peers(value.peers)[0] - rows.first
+    return np.where(others > 0, before / np.maximum(others, 1), 0.0)
 
 
 def _cume_dist(value: WindowValue, rows: LocatedRows) -> np.ndarray:
-    return rows.peers(value.peers)[1] / rows.size
+    return (rows.peers(value.peers)[1] - rows.first) / (rows.behind - rows.first)
 
 
 def _ntile(value: WindowValue, rows: LocatedRows) -> np.ndarray:
     """The first buckets have a row more than the others."""
-    small, more = rows.size // value.number, rows.size % value.number
-    behind = rows.position - more * (small + 1)
-    return np.where(behind < 0, rows.position // (small + 1), more + behind // np.maximum(small, 1)) + 1
+    size, position = rows.behind - rows.first, rows.position - rows.first
+    small, more = size // value.number, size % value.number
+    after = position - more * (small + 1)
+    return np.where(after < 0, position // (small + 1), more + after // np.maximum(small, 1)) + 1
 
 
 def _has_lag(value: WindowValue, rows: LocatedRows) -> np.ndarray:
-    return (rows.position >= value.number).astype(np.int64)
+    return (rows.position - value.number >= rows.first).astype(np.int64)
 
 
 def _has_lead(value: WindowValue, rows: LocatedRows) -> np.ndarray:
-    return (rows.position + value.number < rows.size).astype(np.int64)
+    return (rows.position + value.number < rows.behind).astype(np.int64)
 
 
 _RANKS = {
@@ -70,16 +72,16 @@ def other_rows(value: WindowValue, rows: LocatedRows) -> np.ndarray:
 
 def frame_bounds(value: WindowValue, rows: LocatedRows) -> Bounds:
     """The positions of the first row of each row's frame, and that behind the last, which is not less."""
-    start = _bound(value, value.frame.start, rows, behind=False)
-    end = _bound(value, value.frame.end, rows, behind=True)
-    return start, np.maximum(start, end)
+    first, last = value.frame.start, value.frame.end
+    start, end = _bound(value, first, rows, behind=False), _bound(value, last, rows, behind=True)
+    return start, end if first is None or last is None or first <= last else np.maximum(start, end)
 
 
 def _bound(value: WindowValue, offset: int | None, rows: LocatedRows, behind: bool) -> np.ndarray:
     if offset is None:
-        return rows.size if behind else np.zeros(len(rows.size), np.int64)
+        return rows.behind if behind else rows.first
     if value.frame.unit == "ROWS":
-        return np.minimum(np.maximum(rows.position + (offset + behind), 0), rows.size)
+        return rows.moved(offset + behind)
     if offset == 0:
         return rows.peers(value.peers)[int(behind)]
     if value.frame.unit == "RANGE":

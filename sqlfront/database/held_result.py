@@ -175,9 +175,8 @@ def arrow_rows(con: Any, columns: Sequence[tuple[str, str]], rows: Sequence[tupl
     """A few rows as DuckDB exports them to Arrow; None where it has to: for other types, or settings of the user's."""
     import pyarrow as pa
 
-    types = [_arrow_type(kind) for _, kind in columns]
-    con.abort()  # As before each query of ours.
-    if None in types or ask(con, _EXPORT) != _EXPORT_DEFAULTS:
+    types = [arrow_type(kind) for _, kind in columns]
+    if None in types or not is_exported_plainly(con):
         return None
     try:
         values = zip(*rows, strict=True) if rows else [()] * len(columns)
@@ -187,12 +186,18 @@ def arrow_rows(con: Any, columns: Sequence[tuple[str, str]], rows: Sequence[tupl
     return pa.Table.from_arrays(arrays, [name for name, _ in columns])
 
 
+def is_exported_plainly(con: Any) -> bool:
+    """Whether the settings of Arrow's export are DuckDB's defaults."""
+    con.abort()  # As before each query of ours.
+    return ask(con, _EXPORT) == _EXPORT_DEFAULTS
+
+
 @cache
-def _arrow_type(kind: str) -> pa.DataType | None:
+def arrow_type(kind: str) -> pa.DataType | None:
     """The Arrow type in which DuckDB exports a type, unless settings change it; None for rarer ones."""
     import pyarrow as pa
 
-    if kind.startswith("DECIMAL("):
+    if kind.startswith("DECIMAL(") and kind.endswith(")"):
         width, _, scale = kind[len("DECIMAL(") : -1].partition(",")
         return pa.decimal128(int(width), int(scale))
     known = {

@@ -49,8 +49,8 @@ class Session:
     """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
 
     `scans` are the objects that registered names scan, or the views for which DuckDB answers, `gates` the fast paths of
-    apply_row; `tables`, `meant`, `settings`, `defaults` and `plans` (read/short_reads.py) remember what names mean,
-    until `forget_names`. While `passing`, no scan is expected to begin.
+    apply_row, `unread` all rows of a view before DuckDB reads them; `tables`, `meant`, `settings`, `defaults` and
+    `plans` (read/short_reads.py) remember what names mean, until `forget_names`. While `passing`, no scan may begin.
     """
 
     def __init__(self, database: Database) -> None:
@@ -65,6 +65,7 @@ class Session:
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
         self.plans: dict[str, Any] = {}
         self.defaults: Any = None
+        self.unread: Any = None
         self.scans: dict[str, object] = {}
         self.served: Served | None = None
         self._told: bool | None = False
@@ -326,7 +327,7 @@ class Session:
             if self._reads_on:
                 self.database.engine.readers.discard(self)
             self._reads_on, self._lost = False, None
-            self.has_result, self.again = False, None
+            self.has_result, self.again, self.unread = False, None, None
 
     def is_behind(self) -> bool:
         """Whether the views have changed since the reading of the result began."""

@@ -23,6 +23,7 @@ from sqlfront.database.names import meant
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.read.ordered_reads import limit_of, read_in_order
 from sqlfront.read.top import reader_for
+from sqlfront.read.whole_views import WholeView, whole_view
 from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.query_trees import clauses, column_name, connected, only_table, parameter_name, query_tree
 from sqlfront.storage.errors import DataError
@@ -46,12 +47,14 @@ UNKNOWN = object()
 @dataclass(frozen=True)
 class Plan:
     """How the rows of a shape are read: `read(session, values of the parameters)`, None where DuckDB has to; the
-    columns that are shown, as places in the view's rows, with their names and types."""
+    columns that are shown, as places in the view's rows, with their names and types. `whole` are all rows, if these
+    are asked for."""
 
     entry: ViewEntry
     read: Callable[[Session, Sequence[Any]], Rows | None]
     shown: Callable[[Rows], Rows] | None
     columns: tuple[tuple[str, str], ...]
+    whole: WholeView | None = None
 
 
 def read_shortly(session: Session, text: str, params: Any) -> bool:
@@ -75,7 +78,7 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
         database.make_readable(plan.entry, session.current_reading())
         rows = plan.read(session, values)
     if rows is None:
-        return False
+        return plan.whole is not None and plan.whole.leave_unread(session, text, params)
     shown = rows if plan.shown is None else plan.shown(rows)
     session.set_rows(HeldRows(session.duck, plan.columns, shown))
     return True
@@ -207,7 +210,10 @@ def _plan(session: Session, shape: str, tree: exp.Select, name: str, entry: View
     every = tuple(range(len(entry.definition.columns)))
     places = tuple(place for place, _ in columns)
     types = tuple((label, entry.definition.columns[place][1]) for place, label in columns)
-    return None if read is None else Plan(entry, read, None if places == every else partial(_picked, places), types)
+    if read is None:
+        return None
+    whole = whole_view(entry, columns) if used == {"expressions", "from_"} else None
+    return Plan(entry, read, None if places == every else partial(_picked, places), types, whole)
 
 
 def _picked(places: Sequence[int], rows: Rows) -> Rows:

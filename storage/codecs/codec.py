@@ -183,8 +183,13 @@ def reserved_error(type: str) -> DataError:
 
 def fixed_array(arrow_type: pa.DataType, codes: np.ndarray, values: np.ndarray) -> pa.Array:
     """An array of fixed-width `values`, NULL where `codes` is NULL_CODE; shares the values' memory."""
-    buffers = [validity(codes), pa.py_buffer(np.ascontiguousarray(values))]
+    return array_of(arrow_type, validity(codes), values)
+
+
+def array_of(arrow_type: pa.DataType, bitmap: pa.Buffer | None, values: np.ndarray) -> pa.Array:
+    """An array of fixed-width `values`, NULL where the bitmap has no bit; shares the values' memory."""
+    buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(values))]
     if not isinstance(arrow_type, pa.BaseExtensionType):
-        return pa.Array.from_buffers(arrow_type, len(codes), buffers)
-    storage = pa.Array.from_buffers(arrow_type.storage_type, len(codes), buffers)
+        return pa.Array.from_buffers(arrow_type, len(values), buffers)
+    storage = pa.Array.from_buffers(arrow_type.storage_type, len(values), buffers)
     return pa.ExtensionArray.from_storage(arrow_type, storage)

@@ -16,6 +16,7 @@ from sqlfront.storage.codecs.codec import (
     RESERVED_HIGH,
     TWO_WORDS,
     Codec,
+    array_of,
     escape,
     fixed_array,
     fixed_values,
@@ -48,6 +49,8 @@ class IntegerCodec(Codec):
         self._reserved = {"BIGINT": RESERVED_LOW, "UBIGINT": RESERVED_HIGH}.get(type)
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
+        if not self._bias and words[0].min(initial=0) > RESERVED_LOW:  # There is no NULL, and nothing to undo.
+            return array_of(self.arrow_type, None, words[0].astype(self._dtype, copy=False))
         codes = words[0] if self._reserved is None else unescape(words[0], self._reserved)
         if self._bias:
             codes = codes.view(np.uint64) - np.uint64(self._bias % 2**64)

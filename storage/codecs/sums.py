@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from sqlfront.storage.codecs.codec import TWO_WORDS, Codec, fixed_array, fixed_values, nulls_of
+from sqlfront.storage.codecs.codec import TWO_WORDS, Codec, array_of, fixed_values, nulls_of
 from sqlfront.storage.codecs.dictionary import Dictionaries
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.codecs.types import parse_type
@@ -22,6 +22,10 @@ from sqlfront.storage.kernels.layout import NULL_CODE
 from sqlfront.storage.kernels.tables import float_sums as kernels
 
 _TWO_64 = np.longdouble(2) ** 64
+_MOST_PLACES = 15
+"""Decimal places whose power of ten is less than 2^52."""
+_EXTENDED = np.finfo(np.longdouble).nmant == 63
+"""Whether a long double has the 64 bits of x87. Others are doubles, or so wide that only the last rounding matters."""
 
 
 class FactorRange(Exception):
@@ -55,30 +59,29 @@ def decode_sum(limbs: np.ndarray, shift: int, present: np.ndarray | None, type: 
 
     `limbs` is (n, L); rows whose `present` is 0 are NULL. DataError if a sum that is not NULL is beyond the type.
     """
-    limbs = np.ascontiguousarray(limbs)
-    codes = _null_codes(len(limbs), present)
+    limbs, null = np.ascontiguousarray(limbs), _absent(present)
     if type == "DOUBLE":
-        return fixed_array(pa.float64(), codes, _doubles(limbs, shift))
-    scalar, null = parse_type(type), codes == NULL_CODE
-    if type == "BIGINT":
-        low, high = _two_words(limbs, null, type)
-        _require((high == low >> 63) | null, "COUNT", type)
-        return fixed_array(pa.int64(), codes, low)
+        return _nullable(pa.float64(), null, _doubles(limbs, shift))
     low, high = _two_words(limbs, null, type)
+    if type == "BIGINT":
+        if limbs.shape[1] > 1:
+            _require(high == low >> 63, null, "COUNT", type)
+        return _nullable(pa.int64(), null, low)
+    scalar = parse_type(type)
     if scalar.family == "DECIMAL":
-        _require(_below(low, high, 10**scalar.width) | null, "SUM", type)
-    values = np.empty(len(limbs), TWO_WORDS)
-    values["low"], values["high"] = low, high
+        _require(_below(low, high, 10**scalar.width), null, "SUM", type)
+    values = np.empty((len(limbs), 2), np.int64)
+    values[:, 0], values[:, 1] = low, high
     arrow_type = _codec(type).arrow_type if type == "HUGEINT" else pa.decimal128(scalar.width, scalar.scale)
-    return fixed_array(arrow_type, codes, values)
+    return _nullable(arrow_type, null, values)
 
 
 def decode_avg(
     limbs: np.ndarray, shift: int, scale: int, present: np.ndarray, argument_type: str, from_sum: bool = False
 ) -> pa.Array:
     """AVG as `averages` computes it; NULL where `present`, the number of values, is 0."""
-    codes = _null_codes(len(limbs), present)
-    return fixed_array(pa.float64(), codes, averages(limbs, shift, scale, present, argument_type, from_sum))
+    found = averages(limbs, shift, scale, present, argument_type, from_sum)
+    return _nullable(pa.float64(), _absent(present), found)
 
 
 def averages(
@@ -91,15 +94,22 @@ def averages(
     same argument, is rewritten to CAST(SUM AS DOUBLE) / count. `from_sum` asks for the latter. For FLOAT and
     DOUBLE it is the correctly rounded sum divided by the count.
     """
-    limbs, count = np.ascontiguousarray(limbs), np.where(present == 0, 1, present)
-    if argument_type in ("FLOAT", "DOUBLE"):
+    limbs, scalar = np.ascontiguousarray(limbs), parse_type(argument_type)
+    # The two whose states are 64-bit integers: TINYINT is cast to INTEGER.
+    is_short = argument_type == "SMALLINT" or (scalar.family == "DECIMAL" and scalar.width <= 4)
+    is_real = argument_type in ("FLOAT", "DOUBLE")
+    if limbs.shape[1] == 1 and scale <= _MOST_PLACES and not is_real and not from_sum:
+        found, extended = np.empty(len(limbs)), _EXTENDED and not is_short
+        counts, where = np.ascontiguousarray(present), found.ctypes.data
+        if not kernels.quotients(limbs.ctypes.data, counts.ctypes.data, 10**scale, len(found), extended, where):
+            return found
+    count = np.where(present == 0, 1, present)
+    if is_real:
         return _doubles(limbs, shift) / count
     low, high = _two_words(limbs, present == 0, "HUGEINT")
-    scalar = parse_type(argument_type)
     if from_sum:
         return _sum_as_double(low, high, scale) / count.astype(np.float64)
-    if argument_type == "SMALLINT" or (scalar.family == "DECIMAL" and scalar.width <= 4):
-        # The two whose states are 64-bit integers: TINYINT is cast to INTEGER.
+    if is_short:
         return low.astype(np.float64) / (count.astype(np.float64) * 10.0**scale)
     divisor = count.astype(np.longdouble) * np.longdouble(10.0**scale)
     return (_as_long_double(low, high) / divisor).astype(np.float64)
@@ -234,8 +244,15 @@ def _multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return out
 
 
-def _null_codes(count: int, present: np.ndarray | None) -> np.ndarray:
-    return np.zeros(count, np.int64) if present is None else np.where(present == 0, NULL_CODE, 0)
+def _absent(present: np.ndarray | None) -> np.ndarray | None:
+    """Which rows have no value, or None if each has one."""
+    return None if present is None or present.min(initial=1) > 0 else present == 0
+
+
+def _nullable(arrow_type: pa.DataType, null: np.ndarray | None, values: np.ndarray) -> pa.Array:
+    """An array of fixed-width `values`, NULL where that says; shares the values' memory."""
+    bitmap = None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little"))
+    return array_of(arrow_type, bitmap, values)
 
 
 def _doubles(limbs: np.ndarray, shift: int) -> np.ndarray:
@@ -245,14 +262,14 @@ def _doubles(limbs: np.ndarray, shift: int) -> np.ndarray:
     return bits.view(np.float64)
 
 
-def _two_words(limbs: np.ndarray, null: np.ndarray, type: str) -> tuple[np.ndarray, np.ndarray]:
+def _two_words(limbs: np.ndarray, null: np.ndarray | None, type: str) -> tuple[np.ndarray, np.ndarray]:
     """Low and high word of numbers that have to fit two limbs where they are not NULL."""
     low = limbs[:, 0]
     if limbs.shape[1] == 1:
         return low, low >> 63
     high = limbs[:, 1]
     for i in range(2, limbs.shape[1]):
-        _require((limbs[:, i] == high >> 63) | null, "SUM", type)
+        _require(limbs[:, i] == high >> 63, null, "SUM", type)
     return low, high
 
 
@@ -265,8 +282,8 @@ def _below(low: np.ndarray, high: np.ndarray, limit: int) -> np.ndarray:
     return not_above & ((high > under) | ((high == under) & (low > under_low)))
 
 
-def _require(holds: np.ndarray, function: str, type: str) -> None:
-    if not holds.all():
+def _require(holds: np.ndarray, null: np.ndarray | None, function: str, type: str) -> None:
+    if not (holds if null is None else holds | null).all():
         raise DataError(
             f"{function} is beyond {type}",
             why=f"DuckDB's result type {type} cannot hold it",

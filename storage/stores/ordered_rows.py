@@ -13,6 +13,7 @@ import numpy as np
 from sqlfront.storage.codecs.sums import from_integers, to_integers
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import order_statistics as kernels
+from sqlfront.storage.kernels.tables import whole_groups
 from sqlfront.storage.stores.row_addresses import (
     address_of,
     find_rows,
@@ -87,6 +88,26 @@ class OrderedRows:
     def members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many rows each group has, and all of them, group after group, in their order. O(1) a row."""
         return list_members(self.table, self.index, _whole(groups), self._scratch)
+
+    def words(self, groups: np.ndarray, words: int) -> tuple[np.ndarray, list[np.ndarray], bool]:
+        """How many rows each group has; the first `words` words of all of them, in the order of `members`; and whether
+        one of them has several copies. O(1) a row."""
+        groups = _whole(groups)
+        sizes, wave = self.sizes(groups), np.empty(whole_groups.WAVE_WORDS, np.int64)
+        found = [np.empty(int(sizes.sum()), np.int64) for _ in range(words)]  # Each lives as long as it is used.
+        outs = np.array([address_of(one) for one in found], np.int64)
+        copies = whole_groups.words_of_groups(
+            self.table.address,
+            self.group.address,
+            self.index,
+            address_of(groups),
+            len(groups),
+            words,
+            address_of(wave),
+            self._scratch_at,
+            address_of(outs),
+        )
+        return sizes, found, bool(copies)
 
     def runs(self, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many rows there are from each of some rows to a later one of its group, and all of them. O(1) a row."""

@@ -7,7 +7,7 @@ limb first.
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.memory import high_product, less_unsigned, load, shift_right, store
+from sqlfront.storage.kernels.memory import bits_of, high_product, less_unsigned, load, shift_right, store
 from sqlfront.storage.kernels.tables.limbs import multiply
 
 _FRACTION = (1 << 52) - 1
@@ -166,3 +166,38 @@ def accumulate(limbs, width, factor, negative, out, out_width, rows):
             total += before
             borrow += less_unsigned(total, before)
             store(total_at, i, total)
+
+
+@kernel("int64(int64,int64,int64)")
+def by_extended(bits, number, divisor):
+    """The double that number / divisor becomes if it is rounded to the 64 bits of x87's long double before; `bits` is
+    the one that it becomes at once. |number| is at most 2^53, the divisor 2^52.
+
+    They differ only where the first rounding leads to the middle between two doubles: then the even one is taken.
+    """
+    significand, shift = significand_of(bits), -exponent_of(bits)
+    if number == 0 or significand & 1 == 0 or shift < 0:
+        return bits
+    # What is left, exact modulo 2^64: at most half a divisor.
+    left = (abs(number) << shift if shift < 64 else 0) - significand * divisor
+    if abs(2 * abs(left) - divisor) > divisor >> 11:
+        return bits
+    return bits + (1 if left > 0 else -1)
+
+
+@kernel("int64(int64,int64,int64,int64,boolean,int64)")
+def quotients(numbers, counts, factor, rows, extended, out):
+    """numbers[i] / (counts[i] * factor) as doubles, any of a count 0; with `extended` by way of long doubles. Returns
+    1, with nothing to be used, if a number or a divisor has too many bits for this.
+
+    A quotient by less than 2^11 that is no middle between two doubles is too far from one to be rounded to it.
+    """
+    most = _IMPLICIT // factor
+    for i in range(rows):
+        number, count = load(numbers, i), max(load(counts, i), 1)
+        if number > 2 * _IMPLICIT or number < -2 * _IMPLICIT or count > most:
+            return 1
+        divisor = count * factor
+        bits = bits_of(float(number) / float(divisor))
+        store(out, i, by_extended(bits, number, divisor) if extended and divisor >= 2048 else bits)
+    return 0

@@ -43,8 +43,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     read = short_reads.read_shortly
 
     def noted(session: Any, text: str, params: Any) -> bool:
-        found.append(read(session, text, params))
-        return found[-1]
+        has_read = read(session, text, params)
+        found.append(has_read and session.unread is None)
+        return has_read
 
     monkeypatch.setattr(short_reads, "read_shortly", noted)
     return found

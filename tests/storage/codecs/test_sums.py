@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import sqlfront
 from sqlfront.storage.codecs.sums import (
     FactorRange,
+    averages,
     combine,
     decode_avg,
     decode_sum,
@@ -132,6 +133,30 @@ def test_rounding_to_the_nearest_double(number, shift, drop):
     for neighbour in (number, number * 2 + 1, (number >> 54 << 54) + (1 << 53)):
         exact = Fraction(neighbour, 2**shift)
         assert decode_sum(from_integers([neighbour], 4), shift, None, "DOUBLE").to_pylist() == [float(exact)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**53), st.integers(1, 2**52), st.booleans(), st.integers(-2, 2), st.sampled_from([0, 3]))
+def test_averages_are_rounded_by_way_of_long_doubles(number, divisor, negative, beside, scale):
+    """Also where the quotient is next to the middle between two doubles, to which the long double may be rounded."""
+    count = max(1, divisor // 10**scale)
+    middle = (2 * int(np.float64(number) / count * 2**20) + 1) * count // 2**21 + beside
+    numbers = np.array([-one if negative else one for one in (number, min(max(middle, 0), 2**53))])
+    counts = np.array([count, count])
+    expected = numbers.astype(np.longdouble) / (counts.astype(np.longdouble) * np.longdouble(10.0**scale))
+    found = averages(numbers.reshape(-1, 1), 0, scale, counts, "DECIMAL(18,3)" if scale else "BIGINT")
+    assert found.tolist() == expected.astype(np.float64).tolist()
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 2048), (2048, 2**14), (2**30, 2**52)])
+def test_rounding_twice_moves_averages(least, most):
+    """A quotient close to the middle between two doubles: the long double is the middle, and then the even one."""
+    rng = np.random.default_rng(most)
+    numbers, counts = rng.integers(-(2**53), 2**53, 200_000), rng.integers(least, most, 200_000)
+    found = averages(numbers.reshape(-1, 1), 0, 0, counts, "BIGINT")
+    assert (found == (numbers.astype(np.longdouble) / counts).astype(np.float64)).all()
+    moved = int((found != numbers / counts).sum())
+    assert moved > 10 if least > 1 and np.finfo(np.longdouble).nmant == 63 else moved == 0
 
 
 def test_rounding_at_the_edges():
