@@ -15,7 +15,7 @@ from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_own_changes
 from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.sessions import NOTHING, Reads
-from sqlfront.database.transactions import Transaction, catch_up, rollback
+from sqlfront.database.transactions import Transaction, catch_up, check_all, rollback
 from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import check_moving, refuse_copy
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -61,6 +61,7 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
 
 def _run_own(session: Session, statement: Statement) -> None:
     session.tell(False)
+    check_all(session.database)
     _load_definitions()
     defines = not isinstance(statement, (*READS, own.RefreshChangeTables, own.SetOwn))
     if defines:
@@ -264,6 +265,7 @@ def _begin(session: Session, statement: PassThrough, params: Any, many: bool) ->
 def _write(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     from sqlfront.write import dml
 
+    check_all(session.database)
     key = dml.written_key(session, statement)
     if key is None:
         session.tell(False)
@@ -277,6 +279,7 @@ def _define(session: Session, statement: PassThrough, params: Any, many: bool) -
     """DDL: of an index on a view, of a table that views read, or of what concerns no view."""
     from sqlfront.define import table_ddl, view_index
 
+    check_all(session.database)
     about_view = view_index.own_statement(session.database, session.duck, statement)
     if _is_macro(statement):
         read(session, statement, params)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlfront.database.failures import translated
 from sqlfront.database.frames import as_user
+from sqlfront.database.transactions import check_all
 from sqlfront.sql.recognise import plain_kind
 from sqlfront.storage.errors import StaleRead
 
@@ -32,6 +33,8 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
     from sqlfront.write import short_writes
 
     write = short_writes.write_many if many else short_writes.write_shortly
+    if kind == "write":
+        check_all(session.database)
     shortly = short_reads.read_shortly if kind == "query" else write
     with translated(session.reading_error):
         return shortly(session, text, params)

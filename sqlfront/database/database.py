@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sqlfront.database.transactions import Snapshot
     from sqlfront.maintenance.engine import Engine
     from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.snapshots.unchecked import Unchecked
     from sqlfront.storage.outside.epoch_log import EpochLog
 
 SCHEMA = "__sqlfront"
@@ -65,19 +66,18 @@ class Database:
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
         self.spark: Any = None
-        self.replaying = False
-        self.is_prepared = False  # Whether this process has made the bookkeeping tables.
+        self.replaying = self.is_prepared = False  # is_prepared: this process has made the bookkeeping tables.
         self.snapshot_every: float = own["sqlfront_snapshot"]  # Seconds; 0: there are no snapshots.
         self._budget = own["sqlfront_memory"]  # Bytes.
         self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
+        self.unchecked: Unchecked | None = None  # What of it nobody has read yet.
         self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
-        self.revision = 0
         self.macros: dict[str, str] | None = {} if self.in_memory else None
-        self.definitions = 0  # Grows when plain views or macros may have been defined.
+        self.revision = self.definitions = 0  # definitions grows when plain views or macros may have been defined.
         self.unseen: set[int] = set()  # Sessions (their id) that may have written past capture since they last looked.
         self.is_alone = self.in_memory  # Whether nobody but our sessions can write: no other way leads to the memory.
         self.epoch_limit: int | None = None
@@ -291,6 +291,8 @@ class Database:
         it is newer than the transaction's tables."""
         self.refuse_lost(entry)
         self.refuse_waiting(entry)
+        if self.unchecked is not None:
+            self.unchecked.require(entry.maintained.name)
         if session.snapshot is not None:
             session.snapshot.refuse_newer(entry)
         self.engine.pulled.catch_up(entry.maintained.relations)
@@ -366,6 +368,8 @@ class Database:
                 )
             if session.snapshot is not None:
                 session.snapshot.refuse_changed_table(table)
+            if self.unchecked is not None:
+                self.unchecked.require(relation.name)
             for batch, weights in table_batches(relation):
                 if (weights != 1).any():
                     batch = batch.take(pa.array(np.repeat(np.arange(len(weights)), weights)))

@@ -140,6 +140,7 @@ class Transaction:
         captured them."""
         database, applied = self._database, None
         with database.lock, Uninterrupted() as signals:
+            check_all(database)
             started = ending = time.perf_counter()
             with committing(self._con) as undo:
                 if len(rows):
@@ -161,6 +162,7 @@ class Transaction:
         one statement has changed change tables, and nothing else."""
         database, con, applied = self._database, self._con, None
         with database.lock, Uninterrupted() as signals, self._rebound():
+            check_all(database)
             started = ending = time.perf_counter()
             with committing(con) as undo:
                 if not alone:
@@ -336,6 +338,12 @@ def _refuse_aborted(con: Any) -> None:
         ) from error
 
 
+def check_all(database: Database) -> None:
+    """Check what a snapshot has of views that nobody has read yet: more than the rows of some views is needed."""
+    if database.unchecked is not None:
+        database.unchecked.finish()
+
+
 def catch_up(database: Database) -> None:
     """Take in what writers that bypassed us have committed, as one epoch, in a transaction of its own.
 
@@ -355,6 +363,7 @@ def catch_up(database: Database) -> None:
             for entry in database.readers(table):
                 database.give_up(entry, why)
         if foreign:
+            check_all(database)  # Before captured rows are taken: a build takes them, too.
             _take_foreign(database, con)
             database.capture.compact(con)
 
