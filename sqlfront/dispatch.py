@@ -268,7 +268,7 @@ def _write(session: Session, statement: PassThrough, params: Any, many: bool) ->
         session.tell(False)
         _run_plain(session, statement, params, many)
     else:
-        with session.database.progress.watch(statement.text):
+        with session.database.turns.writing(), session.database.progress.watch(statement.text):
             dml.write(session, statement, key, params, many)
 
 

@@ -3,6 +3,7 @@ its views go on."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.entries import ViewEntry
@@ -34,7 +35,8 @@ def end(session: Session, statement: PassThrough) -> None:
     if statement.kind == "rollback":
         rollback(session.duck)
     else:
-        transaction.commit()
+        with session.database.turns.writing() if before is None else nullcontext():
+            transaction.commit()
         if before is None:
             session.database.capture.note_ddl()
         if transaction.defines:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.arguments import split_config
-from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, UncheckedViews, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
 from sqlfront.database.running.forks import not_inherited, note_open
 from sqlfront.database.running.progress import Progress
+from sqlfront.database.running.turns import Turns
 from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
 from sqlfront.database.user_settings import memory_limit
 from sqlfront.sql.remembered import follow
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from sqlfront.database.transactions import Snapshot
     from sqlfront.maintenance.engine import Engine
     from sqlfront.maintenance.relation.base_relation import Relation
-    from sqlfront.snapshots.unchecked import Unchecked
     from sqlfront.storage.outside.epoch_log import EpochLog
 
 SCHEMA = "__sqlfront"
@@ -61,7 +61,7 @@ class Database:
             "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()
         self.threads: int | None = own["sqlfront_threads"]
-        self.lock = threading.RLock()
+        self.lock, self.turns = threading.RLock(), Turns()
         self.capture = Capture(self.name)
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
@@ -71,7 +71,7 @@ class Database:
         self._budget = own["sqlfront_memory"]  # Bytes.
         self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
-        self.unchecked: Unchecked | None = None  # What of it nobody has read yet.
+        self.unchecked: UncheckedViews | None = None  # What of it nobody has read yet.
         self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
@@ -81,10 +81,9 @@ class Database:
         self.unseen: set[int] = set()  # Sessions (their id) that may have written past capture since they last looked.
         self.is_alone = self.in_memory  # Whether nobody but our sessions can write: no other way leads to the memory.
         self.epoch_limit: int | None = None
-        self.token = ""
         self.over_wall: tuple[int, Set[str]] = (-1, frozenset())  # The views over the wall clock, at a revision.
         self.ticker: Ticker | None = None
-        self._next_scan = 1
+        self._next_scan, self.token = 1, ""
         self._reader: Any = None
         self._writer: Any = None
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()

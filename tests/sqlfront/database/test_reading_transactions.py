@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 
 import pytest
 
 import sqlfront
+from sqlfront.database.pinned import Snapshot
 from sqlfront.storage.capture.watch import Watch
 
 SETUP = """
@@ -170,3 +172,36 @@ def test_readers_at_random(tmp_path):
 @pytest.mark.slow
 def test_readers_at_random_at_length(tmp_path):
     assert reads(range(100, 200), 100, tmp_path) > 2000
+
+
+def test_a_commit_between_the_last_look_and_duckdbs_snapshot_is_seen(con, monkeypatch):
+    """It is in DuckDB's snapshot: so DuckDB answers."""
+    raw, pin = con.session.database.root.cursor(), Snapshot.pin
+
+    def late(snapshot, duck):
+        if not snapshot._is_pinned:
+            raw.execute("INSERT INTO t VALUES (3, 1000, 0)")
+        pin(snapshot, duck)
+
+    con.execute("BEGIN")
+    monkeypatch.setattr(Snapshot, "pin", late)
+    for _ in range(2):
+        assert con.execute(LOOK_UP).fetchall() == [(9, 1164)]
+        assert con.execute("SELECT count(*) FROM t WHERE k = 3").fetchall() == [(9,)]
+    con.execute("COMMIT")
+    assert con.execute(LOOK_UP).fetchall() == [(9, 1164)]
+
+
+def test_readers_give_way_while_another_thread_writes(con, monkeypatch):
+    given, turns = list[float](), con.session.database.turns
+    monkeypatch.setattr("sqlfront.database.running.turns.time.sleep", given.append)
+    con.execute(LOOK_UP).fetchall()
+    with turns.writing():
+        con.execute(LOOK_UP).fetchall()
+        assert given == [], "a thread that writes reads for itself"
+        reader = threading.Thread(target=lambda: con.cursor().execute(LOOK_UP).fetchall())
+        reader.start()
+        reader.join()
+        assert len(given) == 1
+    con.execute(LOOK_UP).fetchall()
+    assert len(given) == 1

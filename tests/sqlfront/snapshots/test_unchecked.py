@@ -223,6 +223,21 @@ def test_all_goes_when_all_rows_go(path):
             assert dictionary.live() == 0
 
 
+def test_readers_of_changes_that_know_rows_read_no_damaged_ones(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", 1)
+    path = str(tmp_path / "data.duckdb")
+    with sqlfront.connect(path) as con:
+        con.execute("CREATE TABLE t (a BIGINT, b BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW first AS SELECT a, b FROM t ORDER BY b, a LIMIT 2")
+        con.execute("CREATE MATERIALIZED VIEW over_first AS SELECT sum(b) AS s, count(*) AS n FROM first")
+        con.execute("INSERT INTO t VALUES (1, 5), (2, 6), (3, 7)")
+    damage(path, [name for name in mapped(path) if "view main.first" in name])
+    with sqlfront.connect(path) as con:
+        assert "the snapshot is damaged" in caplog.text and not is_adopted(con)
+        con.execute("INSERT INTO t VALUES (4, 1)")
+        assert rows(con, "over_first") == [(6, 2)]
+
+
 def test_a_view_that_cannot_be_built_is_given_up_alone(path, caplog):
     damage(path, mapped(path))
     with sqlfront.connect(path) as con:
