@@ -21,7 +21,7 @@ def begin(session: Session, statement: PassThrough, params: Any, many: bool) -> 
     with Uninterrupted():
         session.duck.execute(statement.text)
         session.transaction = Transaction(session.database, session.duck, only_reads=True)
-        session.transaction.known = dict(session.scans), session.plans
+        session.transaction.plans = session.plans
 
 
 def end(session: Session, statement: PassThrough) -> None:
@@ -29,7 +29,7 @@ def end(session: Session, statement: PassThrough) -> None:
     assert session.transaction is not None
     transaction, session.transaction = session.transaction, None
     session.reading = None
-    before = (session.revision, session.scans) if _leaves_names(session, transaction, statement) else None
+    before = (session.revision, session.scans) if _leaves_names(session, transaction) else None
     session.revision = -1
     session.scans = dict.fromkeys(session.scans)  # A ROLLBACK may take some away.
     if statement.kind == "rollback":
@@ -53,12 +53,8 @@ def writes(session: Session, statement: Statement | PassThrough) -> bool:
     return session.transaction is not None and not session.transaction.only_reads()
 
 
-def _leaves_names(session: Session, transaction: Transaction, end: PassThrough) -> bool:
-    """Whether names mean after a transaction what they have meant in it. A ROLLBACK takes scans away that it has bound,
-    a COMMIT keeps them; views that DuckDB has answered in its snapshot get their scans again."""
-    bound, plans = transaction.known
-    if end.kind == "rollback":
-        same = len(bound) == len(session.scans) and all(session.scans.get(name) is one for name, one in bound.items())
-    else:
-        same = not any(isinstance(one, ViewEntry) for one in session.scans.values())
-    return transaction.only_reads() and same and plans is session.plans
+def _leaves_names(session: Session, transaction: Transaction) -> bool:
+    """Whether names mean after a transaction what they have meant in it: nothing has been bound or defined meanwhile.
+    Views that DuckDB has answered in its snapshot have to get their scans again."""
+    answered = any(isinstance(one, ViewEntry) for one in session.scans.values())
+    return transaction.only_reads() and not answered and transaction.plans is session.plans

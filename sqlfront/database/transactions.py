@@ -58,7 +58,7 @@ class Transaction:
         self._changed: dict[str, ChangeTable] = {}
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
-        self.known: tuple[dict[str, object], dict[str, Any]] = {}, {}  # The session's scans and plans at BEGIN.
+        self.plans: dict[str, Any] = {}  # Those that the session remembered at BEGIN.
         self._times: dict[str, int] = {}
         self.writing = 0.0  # The seconds that statements which write have taken.
         self.defines = False  # Whether plain views or macros may have been defined in it.

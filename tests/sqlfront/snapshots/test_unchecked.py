@@ -210,6 +210,15 @@ def test_a_transaction_keeps_its_epoch_over_a_build(path, expected, caplog):
         check_tables(con)
 
 
+def test_every_change_of_the_state_checks_before(path, caplog):
+    damage(path, mapped(path))
+    with sqlfront.connect(path) as con:
+        con.session.database.engine.apply_row("main.p", ("name 1",))
+        assert caplog.text.count(LINE) == 1
+        check(con)
+        check_tables(con)
+
+
 def test_all_goes_when_all_rows_go(path):
     damage(path, [name for name in mapped(path) if "main.t" in name])
     with sqlfront.connect(path) as con:
