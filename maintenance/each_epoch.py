@@ -35,13 +35,13 @@ def apply_each(engine: Engine, name: str, changes: Any, each: int, read: Callabl
     """Commit epochs of `each` rows (the last one of what is left) from the first row on, until one needs another way;
     the number of rows that are in. `read` makes a Change of all `changes`."""
     with engine.lock:
+        engine.readers.finish()
         waits = name in engine.deferred.copied or engine.kept.pinned
         if each >= MOST_EACH or engine.gates[name].heard or waits:
             return 0
         item = _encoded(engine, name, changes, read)
         if item is None:
             return 0
-        engine.readers.finish()
         relation, before = item.relation, item.relation.changes
         with Uninterrupted():
             done = _run(engine, item, each)

@@ -170,6 +170,8 @@ class RowFastPath:
             if not held:
                 with lock:
                     return self.run(row, weight)
+            if self._reading:
+                self._engine.readers.finish()  # This may close the fast path.
             if not self._open:
                 return None
             if self._pinned and not is_kept:
@@ -178,8 +180,6 @@ class RowFastPath:
             if (self._encoders is not None or type(row) is not tuple) and (words := self._encode(row)) is None:
                 return None
             self._stage[0] = 0
-            if self._reading:
-                self._engine.readers.finish()
             try:
                 if self._computation is None:
                     number = run_row(self._address, words, weight)

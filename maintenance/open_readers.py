@@ -1,5 +1,7 @@
 """Who has begun to read the state and reads on: before the state changes, the rest is read.
 
+What has to be done once before the state changes is a reader, too: the check of a snapshot's arrays.
+
 A reader that goes away is forgotten by itself. All of this is done under the engine's lock.
 """
 
@@ -13,7 +15,7 @@ class OpenReader(Protocol):
     """A result that is read off the state while it is fetched."""
 
     def finish(self) -> None:
-        """Read the rest, before the state changes. Must not raise."""
+        """Read the rest, before the state changes. Must not raise. Programs may be other ones afterwards."""
 
 
 class OpenReaders:

@@ -10,22 +10,26 @@ Cost: nothing is hashed, sorted or added up. Arrays that can be mapped are not e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sqlfront.maintenance.memory_budget import MemoryBudget
 from sqlfront.maintenance.output.node import TreeNode
+from sqlfront.maintenance.output.top_change import KnownRows
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.relation.leaf_store import StoreLayout, StoreOrder, Summary
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.canonical_text import canonical
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.stores.table import Table
-from sqlfront.storage.stores.table_arrays import Mapped, Read, adopt, arrays_of, layout_of, references_of
+from sqlfront.storage.stores.table_arrays import Read, adopt, arrays_of, layout_of, references_of
+
+Mapped: TypeAlias = Callable[[Table, str, int], int]
+"""The address of the array of this table, name and size, which belongs to the table; 0 if it has to be read."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,12 @@ class SnapshotState(MemoryBudget):
         for name, relation in facts["relations"].items():
             self.layouts[name] = {key: _layout(*written) for key, written in relation["stores"].items()}
 
-    def adopt(self, facts: Mapping[str, Any], read: Read, mapped: Mapped = lambda name, size: 0) -> None:
+    def adopt(
+        self, facts: Mapping[str, Any], read: Read, mapped: Mapped = lambda table, name, size: 0,
+        check: Callable[[Iterable[Table]], object] = bool,
+    ) -> None:  # fmt: skip
         """Take the rows of a snapshot for the relations and views made since `prepare`. OperationalError if they are
-        not those of the snapshot; the engine is then of no use."""
+        not those of the snapshot; the engine is then of no use. `check` is called before tables are read."""
         with self.lock:
             for layouts in self.layouts.values():
                 layouts.clear()
@@ -91,11 +98,29 @@ class SnapshotState(MemoryBudget):
                 for member, written in zip(self.views[name].members, members, strict=True):
                     _take_balance(member, written["balance"])
             for node in self.nodes.values():
-                if isinstance(node, TreeNode) and node.view.changes is not None:
-                    node.hear(False)  # Readers of changes may know the rows that were there when they were made.
+                if isinstance(node, TreeNode) and isinstance(node.view.changes, KnownRows):
+                    check(self.tables_of([node.name]))
+                    node.hear(False)  # It knows the rows that were there when it was made.
                     node.hear(True)
             self._rebuilt += 1
             self._assemble()
+
+    def tables_of(self, nodes: Collection[str], tables: Collection[str] = ()) -> list[Table]:
+        """The tables that nodes read and own, and those that keep the rows of base tables."""
+        stores = {name: self._stores(relation, nodes, tables) for name, relation in self.relations.items()}
+        return [table for _, table in self._tables(stores, self._trees(nodes))]
+
+    def forget_rows(self, tables: Iterable[Table]) -> None:
+        """Empty tables whose memory cannot be trusted. The references of the others to dictionaries are counted anew.
+        O(references)."""
+        for table in tables:
+            table.reset()
+        codes: dict[int, list[np.ndarray]] = {int(one.header.ctypes.data): [] for one in self.dictionaries}
+        for store in (store for relation in self.relations.values() for store in relation.stores.values()):
+            for address, found in references_of(store.table):
+                codes[address].append(found)
+        for dictionary in self.dictionaries:
+            dictionary.count_anew(codes[int(dictionary.header.ctypes.data)])
 
     # Inside --------------------------------------------------------------------------------------
 
@@ -111,7 +136,7 @@ class SnapshotState(MemoryBudget):
         for name, table in found.items():
             if layout_of(table) != written[name]["layout"]:
                 raise _differs(f"{name} is laid out in another way")
-            own = partial(_mapped_within, mapped, name)
+            own = partial(_mapped_within, mapped, table, name)
             adopt(table, written[name]["sizes"], _within(name, read), own)
 
     def _tables(
@@ -206,9 +231,9 @@ def _within(name: str, read: Read) -> Read:
     return lambda own, words: read(f"{name} {own}", words)
 
 
-def _mapped_within(mapped: Mapped, name: str, own: str, size: int) -> int:
-    """Maps an array whose name begins with this one."""
-    return mapped(f"{name} {own}", size)
+def _mapped_within(mapped: Mapped, table: Table, name: str, own: str, size: int) -> int:
+    """Maps an array of a table, whose name begins with this one."""
+    return mapped(table, f"{name} {own}", size)
 
 
 def _differs(why: str) -> OperationalError:

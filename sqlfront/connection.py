@@ -10,7 +10,7 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from sqlfront import dispatch, short_ways
+from sqlfront import dispatch, short_ways, transaction_statements
 from sqlfront.database import arguments
 from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, polars_frame, require_pandas, translated
@@ -90,7 +90,7 @@ class Connection:
             return self
         statements = parse_statement(text)
         for statement in statements:
-            self.session.ready()
+            self.session.ready(writes=transaction_statements.writes(self.session, statement))
             last = statement is statements[-1]
             with translated(self.session.reading_error):
                 dispatch.run(self.session, statement, params if last else None)

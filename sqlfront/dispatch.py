@@ -15,15 +15,15 @@ from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_own_changes
 from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.sessions import NOTHING, Reads
-from sqlfront.database.transactions import Transaction, catch_up, rollback
+from sqlfront.database.transactions import catch_up, check_all
 from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import check_moving, refuse_copy
-from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql import statements as own
 from sqlfront.sql.recognise import may_write
 from sqlfront.sql.statements import PassThrough, Statement
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 from sqlfront.storage.native.starting import starting
+from sqlfront.transaction_statements import begin, end
 
 if TYPE_CHECKING:
     from sqlfront.database.running.streams import Stream
@@ -61,6 +61,9 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
 
 def _run_own(session: Session, statement: Statement) -> None:
     session.tell(False)
+    if session.transaction is not None:
+        session.transaction.note("own")
+    check_all(session.database)
     _load_definitions()
     defines = not isinstance(statement, (*READS, own.RefreshChangeTables, own.SetOwn))
     if defines:
@@ -227,6 +230,8 @@ _NAME_NO_QUERY = {"table", "index", "schema", "sequence", "type", "trigger"}
 
 
 def _pass_through(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
+    if session.transaction is not None:
+        session.transaction.note(statement.kind)
     refuse_reserved(statement)
     follow_up = check_moving(session, statement)
     if statement.kind not in _MAY_TELL:
@@ -254,22 +259,16 @@ def _is_macro(statement: PassThrough) -> bool:
     return statement.kind == "ddl" and statement.object in ("macro", "function")
 
 
-def _begin(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
-    session.reading = None
-    with Uninterrupted():
-        session.duck.execute(statement.text)
-        session.transaction = Transaction(session.database, session.duck)
-
-
 def _write(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     from sqlfront.write import dml
 
+    check_all(session.database)
     key = dml.written_key(session, statement)
     if key is None:
         session.tell(False)
         _run_plain(session, statement, params, many)
     else:
-        with session.database.progress.watch(statement.text):
+        with session.database.turns.writing(), session.database.progress.watch(statement.text):
             dml.write(session, statement, key, params, many)
 
 
@@ -277,6 +276,7 @@ def _define(session: Session, statement: PassThrough, params: Any, many: bool) -
     """DDL: of an index on a view, of a table that views read, or of what concerns no view."""
     from sqlfront.define import table_ddl, view_index
 
+    check_all(session.database)
     about_view = view_index.own_statement(session.database, session.duck, statement)
     if _is_macro(statement):
         read(session, statement, params)
@@ -337,24 +337,15 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
 
 
 def _end(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
-    """COMMIT or ROLLBACK of the open transaction; without one, DuckDB says what is wrong."""
+    """COMMIT or ROLLBACK; without a transaction, DuckDB says what is wrong."""
     if session.transaction is None:
         _run_plain(session, statement, params, many)
-        return
-    transaction, session.transaction = session.transaction, None
-    session.reading, session.revision = None, -1
-    session.scans = dict.fromkeys(session.scans)  # A ROLLBACK may take some away.
-    if statement.kind == "rollback":
-        rollback(session.duck)
     else:
-        transaction.commit()
-        session.database.capture.note_ddl()
-        if transaction.defines:
-            session.database.definitions += 1
+        end(session, statement)
 
 
 _PASSED: dict[str, Callable[[Session, PassThrough, Any, bool], None]] = {
-    "begin": _begin,
+    "begin": begin,
     "commit": _end,
     "rollback": _end,
     "ddl": _define,

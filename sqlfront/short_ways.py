@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlfront.database.failures import translated
 from sqlfront.database.frames import as_user
+from sqlfront.database.transactions import check_all
 from sqlfront.sql.recognise import plain_kind
 from sqlfront.storage.errors import StaleRead
 
@@ -32,9 +33,13 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
     from sqlfront.write import short_writes
 
     write = short_writes.write_many if many else short_writes.write_shortly
-    shortly = short_reads.read_shortly if kind == "query" else write
-    with translated(session.reading_error):
-        return shortly(session, text, params)
+    if kind == "query":
+        session.database.turns.give_way()
+        with translated(session.reading_error):
+            return short_reads.read_shortly(session, text, params)
+    check_all(session.database)
+    with session.database.turns.writing(), translated(session.reading_error):
+        return write(session, text, params)
 
 
 def _pass_on(session: Session, kind: Literal["query", "write"], text: str, params: Any, many: bool) -> bool:

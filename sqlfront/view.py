@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from sqlfront.database import arguments
 from sqlfront.database.names import shown
+from sqlfront.database.transactions import check_all
 from sqlfront.database.view_time import late_views
 from sqlfront.explain.explanation import Explanation, explain_view
 from sqlfront.explain.state_rows import STATE, state_rows
@@ -309,6 +310,7 @@ class View:
         session.ready(writes=False)
         with database.lock:
             session.start_reading(alone=True)
+            check_all(database)
             database.refuse_dropped(self._entry)
             database.refuse_lost(self._entry)
             database.engine.pulled.catch_up(self._entry.maintained.relations)

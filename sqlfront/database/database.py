@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.arguments import split_config
-from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, UncheckedViews, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
 from sqlfront.database.running.forks import not_inherited, note_open
 from sqlfront.database.running.progress import Progress
+from sqlfront.database.running.turns import Turns
 from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
 from sqlfront.database.user_settings import memory_limit
 from sqlfront.sql.remembered import follow
@@ -60,31 +61,29 @@ class Database:
             "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()
         self.threads: int | None = own["sqlfront_threads"]
-        self.lock = threading.RLock()
+        self.lock, self.turns = threading.RLock(), Turns()
         self.capture = Capture(self.name)
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
         self.spark: Any = None
-        self.replaying = False
-        self.is_prepared = False  # Whether this process has made the bookkeeping tables.
+        self.replaying = self.is_prepared = False  # is_prepared: this process has made the bookkeeping tables.
         self.snapshot_every: float = own["sqlfront_snapshot"]  # Seconds; 0: there are no snapshots.
         self._budget = own["sqlfront_memory"]  # Bytes.
         self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
+        self.unchecked: UncheckedViews | None = None  # What of it nobody has read yet.
         self.closing: Callable[[Database], object] = bool  # What the last session does before the file is closed.
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
-        self.revision = 0
         self.macros: dict[str, str] | None = {} if self.in_memory else None
-        self.definitions = 0  # Grows when plain views or macros may have been defined.
+        self.revision = self.definitions = 0  # definitions grows when plain views or macros may have been defined.
         self.unseen: set[int] = set()  # Sessions (their id) that may have written past capture since they last looked.
         self.is_alone = self.in_memory  # Whether nobody but our sessions can write: no other way leads to the memory.
         self.epoch_limit: int | None = None
-        self.token = ""
         self.over_wall: tuple[int, Set[str]] = (-1, frozenset())  # The views over the wall clock, at a revision.
         self.ticker: Ticker | None = None
-        self._next_scan = 1
+        self._next_scan, self.token = 1, ""
         self._reader: Any = None
         self._writer: Any = None
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -291,6 +290,8 @@ class Database:
         it is newer than the transaction's tables."""
         self.refuse_lost(entry)
         self.refuse_waiting(entry)
+        if self.unchecked is not None:
+            self.unchecked.require(entry.maintained.name)
         if session.snapshot is not None:
             session.snapshot.refuse_newer(entry)
         self.engine.pulled.catch_up(entry.maintained.relations)
@@ -366,6 +367,8 @@ class Database:
                 )
             if session.snapshot is not None:
                 session.snapshot.refuse_changed_table(table)
+            if self.unchecked is not None:
+                self.unchecked.require(relation.name)
             for batch, weights in table_batches(relation):
                 if (weights != 1).any():
                     batch = batch.take(pa.array(np.repeat(np.arange(len(weights)), weights)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,6 +52,23 @@ class ChangeFeed(Protocol):
 
     def after(self, epoch: int) -> list[pa.Table]:
         """The changes of the epochs after this one."""
+
+
+class UncheckedViews(Protocol):
+    """What a snapshot has of views that nobody has read yet (snapshots/unchecked.py)."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The views and change tables, as the engine calls them."""
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Check what some of them read. If it has changed, all views are built from their tables."""
+
+    def finish(self) -> None:
+        """The same of all."""
+
+    def require(self, name: str) -> None:
+        """Check what one of them reads. OperationalError if it has changed."""
 
 
 @dataclass

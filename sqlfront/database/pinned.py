@@ -37,6 +37,7 @@ class Snapshot:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.rebound: set[tuple[str, str]] = set()
+        self.is_ahead = False  # Whether DuckDB's snapshot has a commit that went past us, and the views do not.
         self.wanted: Set[str] = frozenset()
         self._is_pinned, self._rewound = False, frozenset[str]()
         self._found: tuple[tuple[int, int], Set[str]] = (-1, -1), frozenset()
@@ -55,7 +56,7 @@ class Snapshot:
             self._is_pinned = True
             capture = self._database.capture
             if not self._database.is_alone and capture.tables() and capture.look(con)[1]:
-                self._pin = None
+                self._pin, self.is_ahead = None, True
 
     def moved_on(self) -> Set[str]:
         """The views and change tables, as the engine calls them, that have moved on."""

@@ -225,17 +225,18 @@ class Session:
         if all sessions have told what they wrote. `whole`: it is read to its end under this hold of the lock."""
         database = self.database
         if database.views or database.change_tables:
-            if not alone:
+            snapshot = None if self.transaction is None else self.transaction.snapshot  # It knows no later commit.
+            if snapshot is None and not alone:
                 catch_up(database)
-            elif database.unseen or not database.is_alone:
+            elif snapshot is None and (database.unseen or not database.is_alone):
                 database.unseen.difference_update((id(self), _ENDED))  # Before: another may end while this one looks.
                 catch_up(database)
             if late := self._late(reads):
                 from sqlfront.database.view_time import bring_up_to_date
 
                 bring_up_to_date(self, late)
-            if self.transaction is not None and self.transaction.snapshot is not None:
-                self._read_in(self.transaction.snapshot, reads, whole)
+            if snapshot is not None:
+                self._read_in(snapshot, reads, whole)
             self.reading = self._new_reading()
         else:
             self.reading = None

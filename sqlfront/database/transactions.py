@@ -44,16 +44,21 @@ class Rebinding(Protocol):
     def restore(self) -> None: ...
 
 
-class Transaction:
-    """What one cursor has changed since BEGIN (or in the current statement, in autocommit)."""
+_READING = ("begin", "select", "commit", "rollback")
 
-    def __init__(self, database: Database, con: Any) -> None:
-        self._database, self._con = database, con
+
+class Transaction:
+    """What one cursor has changed since BEGIN (or in the current statement, in autocommit). It `only_reads` until a
+    statement that may do more is noted."""
+
+    def __init__(self, database: Database, con: Any, *, only_reads: bool = False) -> None:
+        self._database, self._con, self._only_reads = database, con, only_reads
         self._tables: dict[str, list[tuple[pa.Table, np.ndarray]]] = {}
         self._truncated: dict[str, ChangeTable] = {}
         self._changed: dict[str, ChangeTable] = {}
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
+        self.plans: dict[str, Any] = {}  # Those that the session remembered at BEGIN.
         self._times: dict[str, int] = {}
         self.writing = 0.0  # The seconds that statements which write have taken.
         self.defines = False  # Whether plain views or macros may have been defined in it.
@@ -63,16 +68,27 @@ class Transaction:
 
     def look(self) -> None:
         """Note, before its first statement, which state of the views is that of the transaction's tables."""
+        database = self._database
         if self.snapshot is None:
-            with self._database.lock:
-                with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
-                    catch_up(self._database)
-                self.snapshot = Snapshot(self._database)
+            with database.lock:
+                if database.unseen or not database.is_alone:
+                    self._catch_up()
+                self.snapshot = Snapshot(database)
                 self.snapshot.pin(self._con)
+                if self.snapshot.is_ahead:  # Then the views have moved on.
+                    self._catch_up()
 
     def touch(self) -> None:
         """Note that a captured table may have been written."""
         self._written = True
+
+    def note(self, kind: str) -> None:
+        """Note a statement of this kind: whether it may do more than read."""
+        self._only_reads = self._only_reads and kind in _READING
+
+    def only_reads(self) -> bool:
+        """Whether it has nothing to commit."""
+        return self._only_reads and not (self.touched() or self._offsets or self._truncated or self.rebinding)
 
     def touched(self) -> bool:
         """Whether the transaction may have changes of its own."""
@@ -140,6 +156,7 @@ class Transaction:
         captured them."""
         database, applied = self._database, None
         with database.lock, Uninterrupted() as signals:
+            check_all(database)
             started = ending = time.perf_counter()
             with committing(self._con) as undo:
                 if len(rows):
@@ -160,7 +177,12 @@ class Transaction:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause. `alone`:
         one statement has changed change tables, and nothing else."""
         database, con, applied = self._database, self._con, None
+        if self.only_reads():
+            with committing(con):
+                _refuse_aborted(con)
+            return None
         with database.lock, Uninterrupted() as signals, self._rebound():
+            check_all(database)
             started = ending = time.perf_counter()
             with committing(con) as undo:
                 if not alone:
@@ -207,6 +229,10 @@ class Transaction:
             raise
         if self.rebinding is not None:
             self.rebinding.publish()
+
+    def _catch_up(self) -> None:
+        with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
+            catch_up(self._database)
 
     def _log(self, changes: dict[str, Change]) -> dict[int, int]:
         """Write what changes in durable tables, and their sources' offsets, in the transaction that commits them."""
@@ -336,6 +362,12 @@ def _refuse_aborted(con: Any) -> None:
         ) from error
 
 
+def check_all(database: Database) -> None:
+    """Check what a snapshot has of views that nobody has read yet: more than the rows of some views is needed."""
+    if database.unchecked is not None:
+        database.unchecked.finish()
+
+
 def catch_up(database: Database) -> None:
     """Take in what writers that bypassed us have committed, as one epoch, in a transaction of its own.
 
@@ -355,6 +387,7 @@ def catch_up(database: Database) -> None:
             for entry in database.readers(table):
                 database.give_up(entry, why)
         if foreign:
+            check_all(database)  # Before captured rows are taken: a build takes them, too.
             _take_foreign(database, con)
             database.capture.compact(con)
 

@@ -65,14 +65,17 @@ def restore_clock(database: Database, con: Any) -> None:
 
 def late_views(database: Database) -> Set[str]:
     """The views, as the engine calls them, that have to be brought up to date before a statement reads them: deferred
-    ones, and those over the wall clock."""
-    return database.engine.deferred.views | _over_wall(database)
+    ones, those over the wall clock, and those of a snapshot that has not been checked."""
+    unchecked = () if database.unchecked is None else database.unchecked.names
+    return database.engine.deferred.views.union(_over_wall(database), unchecked)
 
 
 def bring_up_to_date(session: Session, views: Collection[str]) -> None:
-    """Let the wall clock go on if a view among these is over it, and apply what waits for deferred views. In a
-    transaction the clock stands still."""
+    """Check what has not been checked, let the wall clock go on if a view among these is over it, and apply what waits
+    for deferred views. In a transaction the clock stands still."""
     database = session.database
+    if database.unchecked is not None:
+        database.unchecked.settle(views)
     if views and session.transaction is None and not _over_wall(database).isdisjoint(views):
         tick(database)
     database.catch_up_views(views)

@@ -18,7 +18,7 @@ from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.user_settings import frozen, memory_limit
 from sqlfront.database.view_time import start_clock
-from sqlfront.define.deferring import copies_for, with_copies
+from sqlfront.define.deferring import copies_for, with_copies, without_copies
 from sqlfront.define.epsilon import epsilon_of, is_adaptive
 from sqlfront.define.following import following
 from sqlfront.define.parts import ComputedPart, Part, Parts, Weights, plan_parts
@@ -146,7 +146,7 @@ def draft(database: Database, view: StoredView, bound: Bound, weights: Weights |
     """Plan a view's parts, perhaps by the `weights` of tables that an earlier process has planned each of them by."""
     name = f"{database.relation_key(view.name)}#{view.scan}"
     copies = copies_for(database, view, bound.tables, list(bound.fed.values()))
-    parts = plan_parts(database, bound, name, view.options, weights)
+    parts = plan_parts(database, bound, name, view.options, without_copies(weights, copies))
     return Draft(view, bound, with_copies(parts, copies) if copies else parts, copies)
 
 

@@ -260,13 +260,18 @@ def why_not_rebuilt(database: Database, views: Sequence[ViewEntry]) -> str | Non
     return None
 
 
-def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Build a view that has been detached anew, from its query, and store it."""
+def build_anew(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Build a view that has been detached anew, from its query."""
     fresh = build_view(database, con, entry)
     entry.definition, entry.maintained, entry.tables = fresh.definition, fresh.maintained, fresh.tables
     entry.sources = fresh.sources
     if entry.feed is not None:
         entry.feed.follow()
+
+
+def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Build a view that has been detached anew, and store it."""
+    build_anew(database, con, entry)
     own = database.writer_cursor()
     with transaction(own):
         forget_view(database, own, entry)

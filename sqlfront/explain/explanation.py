@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.session_settings import settings_of
+from sqlfront.database.transactions import check_all
 from sqlfront.database.user_settings import frozen
 from sqlfront.explain.described_boxes import block_box, block_data, node_data, node_line, tree_boxes, view_data
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
@@ -224,6 +225,7 @@ def explain(database: Database, con: Any, view_or_sql: str, shards: int | None =
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:
     """The explanation of a running view: the very tree that the engine updates."""
+    check_all(database)
     entry = database.view(con, parts)
     view, engine = entry.maintained, database.engine
     with database.lock:

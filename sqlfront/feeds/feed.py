@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlfront.database.names import shown
+from sqlfront.database.transactions import check_all
 from sqlfront.feeds.feed_log import FeedLog, HeldChange
 from sqlfront.storage.errors import Error, InterfaceError, OperationalError, ProgrammingError
 
@@ -247,6 +248,7 @@ def subscribe(
             hint="leave snapshot out to go on after the epoch, or after to begin with the present rows",
         )
     with database.lock:
+        check_all(database)
         database.refuse_dropped(entry)
         database.refuse_lost(entry)
         database.catch_up_views([entry.maintained.name])

@@ -1,8 +1,9 @@
 """Views that a file brings back from its snapshot, if nothing but captured changes has happened since.
 
 The views are made over no rows, and then take the memory of the snapshot. What cannot be proved to be as it was
-refuses the whole snapshot: the engine begins anew, and all views are built from their tables. Changes that DuckDB's
-triggers have captured meanwhile stay in the file; the first read takes them in, as those of any other writer.
+refuses the whole snapshot: the engine begins anew, and all views are built from their tables. Large arrays are checked
+later (unchecked.py). Changes that DuckDB's triggers have captured meanwhile stay in the file; the first read takes them
+in, as those of any other writer.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sqlfront.maintenance.engine import Change
 from sqlfront.snapshots import contents, snapshot_file
 from sqlfront.snapshots.snapshot_file import LOG, SnapshotFile
 from sqlfront.snapshots.snapshot_key import MEANINGS, key_of, node_digests, stored_views
+from sqlfront.snapshots.unchecked import Unchecked
 from sqlfront.storage.errors import Error, OperationalError
 from sqlfront.storage.outside import epoch_log
 from sqlfront.storage.outside.epoch_log import Record
@@ -52,7 +54,7 @@ def adopt(
             if found is not None:
                 for error in untrusted:
                     raise error
-                with translated(None), database.progress.watch("reading the snapshot"), found.file:
+                with translated(None), database.progress.watch("reading the snapshot"):
                     return _restored(database, con, found, views, begin)
         except (Error, OSError) as error:
             why = ": ".join(filter(None, (error.what, error.why))) if isinstance(error, Error) else str(error)
@@ -137,8 +139,12 @@ def _restored(
             if columns_of(database, con, view) != entry.definition.columns:
                 raise _refused(f"view {shown(view.name)} has other columns")
             entry.comes_back = dict(entry.options), nodes
-    engine.adopt(state, file.read, file.mapped)
+    unchecked = Unchecked(database, file)
+    engine.adopt(state, file.read, unchecked.mapped, unchecked.check)
     version = engine.version
+    if found.changes or len(kept) < len(views):  # The state changes at once.
+        unchecked.check()
+    unchecked.wait()
     if found.changes:
         engine.commit(engine.apply({name: _change(rows) for name, rows in found.changes.items()}))
     database.snapshot = int(file.folder.name, 16), -1 if found.records else version
@@ -175,6 +181,7 @@ def _refuse_uncaptured(database: Database, con: Any, bound: Bound) -> None:
 def _begin_anew(database: Database) -> None:
     """Forget what has been restored so far."""
     database.__dict__.pop("engine", None)
+    database.unchecked = None
     database.views.clear()
     database.change_tables.clear()
 

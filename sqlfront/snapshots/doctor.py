@@ -58,8 +58,7 @@ def _snapshot(path: str, con: Any, views: list[str], lost: list[str], lines: lis
     try:
         found = find_snapshot(path, con)
         if found is not None:
-            with found.file:
-                found.file.verify()
+            found.file.verify()
     except Error as error:
         lines.append(f"snapshot in {folder_of(path)}: not used: {error.why}")
         return _all_anew(views, lines, sound=False)

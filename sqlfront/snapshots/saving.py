@@ -22,7 +22,7 @@ from sqlfront.database.durable import compact_logs
 from sqlfront.database.epoch_numbers import save_epoch
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
-from sqlfront.database.transactions import transaction
+from sqlfront.database.transactions import check_all, transaction
 from sqlfront.define.build import bind_stored, draft
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.snapshots import contents, snapshot_file
@@ -59,7 +59,7 @@ def close_file(database: Database) -> None:
         mark = save_snapshot(database)
     finally:
         with database.lock:
-            _publish(database, None)
+            publish(database, None)
             save_epoch(database, mark)
 
 
@@ -82,12 +82,21 @@ def save_snapshot(database: Database) -> int | None:
                     begun.log.close()
                 raise
             with database.lock:
-                _publish(database, begun)
+                publish(database, begun)
                 snapshot_file.remove_others(begun.folder, f"{begun.mark:x}")
     except (Error, OSError) as error:
         log.warning("sqlfront: %s: no snapshot could be written: %s", database.path, error)
         return None
     return begun.mark
+
+
+def publish(database: Database, begun: _Begun | None) -> None:
+    """Let a snapshot that is whole, or none, be that of the file, and its log the only one that goes on."""
+    logs, database.logs = database.logs, [] if begun is None else [begun.log]
+    for epochs in logs:
+        if epochs not in database.logs:
+            epochs.close()
+    database.snapshot = None if begun is None else (begun.mark, begun.version)
 
 
 def _begin(database: Database) -> _Begun | int | None:
@@ -98,10 +107,11 @@ def _begin(database: Database) -> _Begun | int | None:
         _bring_up_to_date(database)
     if database.snapshot is not None and database.snapshot[1] == database.engine.version:
         return database.snapshot[0]
+    check_all(database)
     folder, con = snapshot_file.folder_of(database.file), database.cursor()
     kept, left_out = _kept(database, con)
     if not kept:
-        _publish(database, None)
+        publish(database, None)
         snapshot_file.remove_others(folder, None)
         return None
     saved, mark = _state(database, kept), secrets.randbits(62) + 1
@@ -117,15 +127,6 @@ def _begin(database: Database) -> _Begun | int | None:
         raise
     database.logs.append(epochs)
     return _Begun(mark, database.engine.version, folder, file, manifest, epochs)
-
-
-def _publish(database: Database, begun: _Begun | None) -> None:
-    """Let a snapshot that is whole, or none, be that of the file, and its log the only one that goes on."""
-    logs, database.logs = database.logs, [] if begun is None else [begun.log]
-    for epochs in logs:
-        if epochs not in database.logs:
-            epochs.close()
-    database.snapshot = None if begun is None else (begun.mark, begun.version)
 
 
 def _kept(database: Database, con: Any) -> tuple[list[dict[str, Any]], dict[str, str]]:

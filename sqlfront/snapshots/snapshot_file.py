@@ -1,9 +1,9 @@
 """The files of a snapshot: a manifest (JSON under its hash), and the memory of all arrays.
 
 A snapshot is written to a folder of another name, synced, and renamed: under its own name it is whole. Each array
-begins at a page. Large arrays are mapped, copy-on-write, the others read; all are checked, chunk by chunk, before they
-are used. The log of the epochs since is in the same folder. No file of a snapshot is ever written again under its name,
-so a mapping has what has been checked.
+begins at a page. Large arrays are mapped, copy-on-write, and checked before their first use (unchecked.py). The others
+are read and checked at once. The log of the epochs since is in the same folder. No file of a snapshot is ever written
+again under its name, so a mapping has what has been checked.
 
 Cost: one pass over the arrays each way, bound by the disk or by memory. Several threads check.
 """
@@ -15,21 +15,18 @@ import json
 import mmap
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from sqlfront.storage.errors import OperationalError
-from sqlfront.storage.kernels.tables.mapped_memory import check_of, map_file, unmap
+from sqlfront.storage.kernels.tables.mapped_memory import check_of, map_file
 from sqlfront.storage.stores.table import words_at
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 LOG = "log"
 """The log of the epochs since a snapshot, in its folder."""
@@ -130,17 +127,6 @@ class SnapshotFile:
             raise damaged(f"its arrays cannot be read: {error}") from error
         if found != size:
             raise damaged(f"its arrays have {found} bytes instead of {size}")
-        self._pool: Executor | None = None
-
-    def __enter__(self) -> SnapshotFile:
-        from concurrent.futures import ThreadPoolExecutor  # A program that ends cannot import it.
-
-        self._pool = ThreadPoolExecutor(_THREADS)
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._pool is not None
-        self._pool.shutdown()
 
     @property
     def size(self) -> int:
@@ -149,29 +135,30 @@ class SnapshotFile:
 
     def read(self, name: str, into: np.ndarray) -> None:
         """Fill memory with an array, and check it."""
-        assert self._pool is not None
         found, memory = self._found(name, into.nbytes), into.view(np.uint8)
-        starts = [start for start, _ in _chunks(found.start, found.size)]
-        parts = [memory[start : start + size] for start, size in _chunks(0, found.size)]
-        _compare(name, found, self._pool.map(self._fill, starts, parts))
+        parts = [(found.start + start, memory[start : start + size]) for start, size in _chunks(0, found.size)]
+        if tuple(_side_by_side(self._fill, parts)) != found.checks:
+            raise changed(name)
 
     def mapped(self, name: str, size: int) -> int:
-        """The address of an array of this size, mapped and checked, which belongs to the caller; 0 if it is to be
-        read: it is small, or the system cannot map it."""
-        assert self._pool is not None
+        """The address of an array of this size, mapped and not checked yet, which belongs to the caller; 0 if it is to
+        be read: it is small, or the system cannot map it."""
         found = self._found(name, size)
         if size < _MAPPED_FROM or found.start % mmap.PAGESIZE:
             return 0
         with open(self.folder / _ARRAYS, "rb") as file:
             address: int = map_file(file.fileno(), found.start, size)
-        if address:
-            parts = [words_at(address + start, length // 8).view(np.uint8) for start, length in _chunks(0, size)]
-            try:
-                _compare(name, found, self._pool.map(_check_of, parts))
-            except BaseException:
-                unmap(address, size)
-                raise
         return address
+
+    def changed(self, mapped: Mapping[str, int]) -> set[str]:
+        """The arrays, by their names and addresses, whose checks do not hold. O(bytes)."""
+        parts = [
+            (name, check, words_at(address + start, size // 8).view(np.uint8))
+            for name, address in mapped.items()
+            for check, (start, size) in zip(self.arrays[name].checks, _chunks(0, self.arrays[name].size), strict=True)
+        ]
+        found = _side_by_side(lambda part: _check_of(part[2]), parts)
+        return {name for (name, check, _), seen in zip(parts, found, strict=True) if check != seen}
 
     def verify(self) -> None:
         """Check all arrays. O(bytes)."""
@@ -184,8 +171,9 @@ class SnapshotFile:
             raise damaged(f"array {name} is not there, or of another size")
         return found
 
-    def _fill(self, start: int, chunk: np.ndarray) -> int:
-        """Read one chunk; its check."""
+    def _fill(self, part: tuple[int, np.ndarray]) -> int:
+        """Read one chunk from its place in the file; its check."""
+        start, chunk = part
         memory = chunk.data
         with open(self.folder / _ARRAYS, "rb", buffering=0) as file:
             file.seek(start)
@@ -201,6 +189,11 @@ class SnapshotFile:
 def damaged(why: str) -> OperationalError:
     """The error for a snapshot that is not as it was written."""
     return OperationalError("the snapshot is damaged", why=why)
+
+
+def changed(name: str) -> OperationalError:
+    """The error for an array that is not as it was written."""
+    return damaged(f"array {name} has changed: its check does not hold")
 
 
 def _append(file: BinaryIO, array: np.ndarray) -> tuple[int, int]:
@@ -232,10 +225,14 @@ def _check_of(chunk: np.ndarray) -> int:
     return found
 
 
-def _compare(name: str, array: Array, found: Iterable[int]) -> None:
-    for check, seen in zip(array.checks, found, strict=True):
-        if check != seen:
-            raise damaged(f"array {name} has changed: its check does not hold")
+def _side_by_side(call: Callable[[Any], int], parts: Sequence[Any]) -> list[int]:
+    """What is called for each part, on several threads. A program that ends can start none."""
+    if len(parts) < 2 or not threading.main_thread().is_alive():
+        return [call(part) for part in parts]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(call, parts))
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -205,6 +205,14 @@ class Dictionary:
         self._set_ids(arrays["entries"], arrays["refs"])
         self._set_heap(arrays["heap"])
         self._activity = 0
+
+    def count_anew(self, codes: Iterable[np.ndarray]) -> None:
+        """Let the references be those of stores, one for each code, and those of pins. O(ids + codes)."""
+        self.refs[:] = 0
+        for each in codes:
+            np.add.at(self.refs, each, 1)
+        for code, pins in self._pins.items():
+            self.refs[code] += pins
 
     def live(self) -> int:
         """Strings held, those waiting for a sweep included."""
