@@ -65,6 +65,7 @@ def fill(machine: Machine, assembler: Assembler, rows: int, goal: Goal, taken: i
         program = assembler.program()
         for number, (first, count) in enumerate(_spread(rows)):
             flags |= machine.run_some(program, first, count)
+            machine.budget.check_filling()
             done += count
             if number >= _JUDGED or done == rows:
                 _judge(goal, taken, done / rows, room)

@@ -50,4 +50,7 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             rows.append(
                 (None, name, "dictionary", dictionary.live(), dictionary.live(), dictionary.bytes(), None, None, True)
             )
+    if (kept := database.engine.kept).rows:
+        name = f"changes since epoch {kept.oldest}"
+        rows.append((None, name, "for readers", kept.rows, kept.rows, kept.bytes(), None, None, True))
     return rows

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import sqlfront
@@ -81,6 +84,103 @@ def test_rows_by_the_short_ways_stop_at_the_budget(con):
     assert rows > 5000 and memory(con) <= 1_500_000
     assert con.execute("SELECT count(*) FROM w").fetchall() == [(rows,)]
     con.apply_row("c", (0, 0), -1)
+    check(con)
+
+
+def test_an_epoch_is_refused_long_before_its_end(con):
+    """Part by part: what is taken while it runs stays near the budget, and all parts are undone."""
+    con.execute("INSERT INTO c SELECT i, i FROM range(1000) x(i)")
+    engine = con.session.database.engine
+    most, run = 0, engine._run_programs
+
+    def watched(stage):
+        nonlocal most
+        flags = run(stage)
+        most = max(most, memory(con))
+        return flags
+
+    engine._run_programs = watched
+    before, counted = con.execute("FROM w").fetchall(), memory(con)
+    batch = pa.table({"a": np.arange(500_000), "b": np.arange(500_000)})
+    for _ in range(2):
+        with pytest.raises(sqlfront.OperationalError, match=r"(?s)the change would .* MiB.*sqlfront_memory is 3.8 MiB"):
+            con.apply({"c": batch.slice(0, 50_000)})
+        assert most < 6_000_000
+    with pytest.raises(sqlfront.OperationalError, match="sqlfront_memory"):
+        con.apply({"c": batch})  # The encoded rows alone take more.
+    assert most < 6_000_000 and memory(con) < counted + 100_000
+    assert con.execute("FROM w").fetchall() == before
+    check(con)
+
+
+def test_an_epoch_in_parts_is_the_whole_epoch(con):
+    """Wider sums, negative counts and rows that cancel are found as in one run."""
+    con.session.database.engine.memory_budget = 1e9
+    con.execute("CREATE MATERIALIZED VIEW sums AS SELECT a % 10 AS g, sum(b) AS s, count(*) AS n FROM c GROUP BY ALL")
+    great = pa.table({"a": np.arange(20_000), "b": np.full(20_000, 2**62)})
+    epoch = con.apply({"c": great})
+    assert epoch.rows == {"c": 20_000}
+    assert con.execute("SELECT sum(s) = 20000 * 2::HUGEINT**62, sum(n) FROM sums").fetchall() == [(True, 20_000)]
+    check(con)
+    weights = np.r_[np.full(20_000, 1), np.full(20_000, -1)]
+    both = pa.concat_tables([pa.table({"a": np.arange(20_000) + 50_000, "b": great["b"]}), great])
+    con.apply({"c": both.append_column("_weight", pa.array(weights))})
+    before = con.execute("FROM w").fetchall()
+    with pytest.raises(sqlfront.IntegrityError):
+        con.apply({"c": both.append_column("_weight", pa.array(weights))})
+    assert con.execute("FROM w").fetchall() == before
+    con.apply({"c": both.append_column("_weight", pa.array(-weights))})
+    con.apply({"c": great.append_column("_weight", pa.array(np.full(20_000, -1)))})
+    assert con.execute("FROM sums").fetchall() == con.execute("FROM w").fetchall() == []
+    check(con)
+
+
+def test_a_build_is_refused_long_before_its_end(con):
+    con.session.database.engine.memory_budget = 60e6
+    con.execute("INSERT INTO c SELECT i, i FROM range(300_000) x(i)")
+    engine, most = con.session.database.engine, 0
+    counted, checked = memory(con), engine.check_filling
+    engine.memory_budget = counted + 2e6
+
+    def watched(parts=()):
+        nonlocal most
+        most = max(most, memory(con))
+        checked(parts)
+
+    engine.check_filling = watched
+    with pytest.raises(sqlfront.OperationalError, match=r"(?s)materialized view x would let .*sqlfront_memory is"):
+        con.execute("CREATE MATERIALIZED VIEW x AS SELECT a, b + 1 AS b, count(*) AS n FROM c GROUP BY ALL")
+    assert counted < most < counted + 8e6
+    assert memory(con) <= counted
+    con.execute("DELETE FROM c WHERE a > 10")
+    check(con)
+
+
+def test_readers_lose_their_epoch_before_an_epoch_is_refused(con):
+    con.execute("CREATE MATERIALIZED VIEW f AS SELECT a % 3 AS g, sum(b::DOUBLE) AS s FROM c GROUP BY g")
+    con.execute("INSERT INTO c SELECT i, i FROM range(10_000) x(i)")
+    reader, engine = con.cursor(), con.session.database.engine
+    kept = engine.kept
+    reader.execute("BEGIN")
+    before = reader.execute("FROM f").fetchall()
+    for _ in range(3):
+        con.execute("UPDATE c SET b = b + 1 WHERE a < 5000")
+    assert reader.execute("FROM f").fetchall() == before
+    [row] = [row for row in con.execute("SHOW STATE").fetchall() if row[2] == "for readers"]
+    assert row[3] >= 10_000 and row[5] == kept.bytes() > 100_000 and "changes since epoch" in row[1]
+    engine.memory_budget, engine._uncounted = memory(con) - kept.bytes() + 50_000, 0
+    con.execute("UPDATE c SET b = b + 1 WHERE a > 9990")
+    assert kept.bytes() == 0
+    with pytest.raises(sqlfront.StaleRead, match=r"(?s)of \d+ epochs since take .*beyond sqlfront_memory"):
+        reader.execute("FROM f").fetchall()
+    reader.rollback()
+    reader.execute("BEGIN")
+    reader.execute("FROM f").fetchall()
+    engine.memory_budget = math.inf
+    con.execute("UPDATE c SET b = b + 1")
+    assert kept.bytes() > 0
+    reader.rollback()
+    assert kept.bytes() == 0, "the changes go with their last reader"
     check(con)
 
 
