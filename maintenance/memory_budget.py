@@ -20,6 +20,7 @@ from sqlfront.maintenance.program.room import size_text
 from sqlfront.maintenance.replanning import Replanning
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.spill import Spill, spilled_bytes
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ _LEAST, _MOST = 64, 32 * at.CHUNK
 
 
 class MemoryBudget(Replanning):
-    """State that takes at most `memory_budget` bytes."""
+    """State that takes at most `memory_budget` bytes beside those that are spilled."""
 
     memory_budget = math.inf
+    spill: Spill | None = None
     _uncounted = _left = 0.0
     _widest = 1
     _is_near = False
@@ -60,9 +62,29 @@ class MemoryBudget(Replanning):
         waiting = sum(one.waiting.bytes for one in self.relations.values() if one.waiting is not None)
         return tables + sum(one.bytes() for one in self.dictionaries) + waiting + self.kept.bytes()
 
+    def spill_to(self, directory: str | None) -> None:
+        """Spill large arrays, before there is any, if a directory is given."""
+        self.spill = None if directory is None else Spill(directory)
+        for dictionary in self.dictionaries:
+            dictionary.spill = self.spill
+
+    def spilled(self) -> int:
+        """How many of the bytes of `memory` are spilled."""
+        if self.spill is None:
+            return 0
+        tables = {id(table): table for table in self._all_tables()}.values()
+        return sum(map(spilled_bytes, tables)) + sum(one.spilled_bytes() for one in self.dictionaries)
+
     def check_memory(self, what: str, more: int = 0) -> None:
-        """OperationalError if the state, with so many bytes more, takes more than its budget."""
+        """OperationalError if the state, with so many bytes more, takes more than its budget, or if a spilled array has
+        found no room."""
         self._uncounted = 0
+        if self.spill is not None and (error := self.spill.take_error()) is not None:
+            raise OperationalError(
+                f"{what} finds no room in the spill directory {self.spill.directory}",
+                why=error,
+                hint="make room there, or connect with another sqlfront_spill",
+            )
         if self.memory_budget < math.inf and (taken := self._taken(more)) > self.memory_budget:
             raise OperationalError(
                 f"{what} would let the views take {size_text(taken)} of memory",
@@ -96,9 +118,9 @@ class MemoryBudget(Replanning):
         raise NotImplementedError
 
     def _run_stage(self, stage: list[Encoded], done: list[Encoded], changes: Collection[OutputChange]) -> int:
-        """Run a stage of an epoch that holds `done` and `changes` so far; returns the flags. `done` gets the changes that
-        have run, also when this raises. A large stage runs in parts. OperationalError if the state exceeds its budget;
-        the whole epoch is undone then."""
+        """Run a stage of an epoch that holds `done` and `changes` so far; returns the flags. `done` gets what has run,
+        also when this raises. A large stage runs in parts. OperationalError if the state exceeds its budget; the whole
+        epoch is undone then."""
         if self.memory_budget == math.inf or not self._brings_many(stage, done):
             return self._run_noted(stage, stage, done)
         first, held = len(done), sum(item.bytes() for item in (*done, *stage)) + sum(one.bytes() for one in changes)
@@ -153,7 +175,8 @@ class MemoryBudget(Replanning):
         """An epoch that has been applied, if it is within the budget. OperationalError if not; it is undone then. An
         epoch that only deletes rows may always go on."""
         held = sum(change.bytes() for change in applied.changes.values()) if self.memory_budget < math.inf else 0
-        if self._is_due(held) and self._count() and not applied.deletes_only():
+        is_due = self._is_due(held) and self._count()
+        if (is_due or self._is_full()) and not applied.deletes_only():
             try:
                 self.check_memory("the change", held)
             except OperationalError:
@@ -166,6 +189,8 @@ class MemoryBudget(Replanning):
         """Give memory back that an undone epoch has taken."""
         for table in {id(table): table for table in self._all_tables()}.values():
             table.give_back()
+        if self.spill is not None:
+            self.spill.take_error()  # What is left may stay in memory.
 
     # Builds --------------------------------------------------------------------------------------
 
@@ -178,6 +203,11 @@ class MemoryBudget(Replanning):
         finally:
             self._built.remove(view)
 
+    def opened(self, table: Table) -> None:
+        """Before a table is filled."""
+        if self.spill is not None:
+            self.spill.keep(table)
+
     def has_room(self, count: float) -> bool:
         """Whether a build may reserve so many bytes more. Then they are counted soon."""
         if self.memory_budget == math.inf:
@@ -189,7 +219,7 @@ class MemoryBudget(Replanning):
     def check_filling(self, parts: Sequence[Table] = ()) -> None:
         """Between two runs that fill a table, also from `parts` of it: OperationalError if the state exceeds its
         budget."""
-        if self.memory_budget < math.inf:
+        if self.memory_budget < math.inf or self.spill is not None:
             name = f"materialized view {shown_relation(self._built[-1].name)}" if self._built else "the view"
             self._check_growth(name, sum(part.bytes() for part in parts))
 
@@ -202,6 +232,12 @@ class MemoryBudget(Replanning):
             uncounted = self._uncounted
             self.check_memory(what, held)
             self._uncounted = uncounted
+        elif self._is_full():
+            self.check_memory(what, held)
+
+    def _is_full(self) -> bool:
+        """Whether something that is to be spilled has found no room."""
+        return self.spill is not None and self.spill.has_failed
 
     def _is_due(self, held: int = 0) -> bool:
         """Whether so many steps have been taken that the state may be near its budget."""
@@ -233,10 +269,16 @@ class MemoryBudget(Replanning):
 
     def _taken(self, more: int = 0) -> int:
         """The memory with so many bytes more; beyond the budget without changes that are kept for readers."""
-        beyond = self.memory() + more - self.memory_budget
-        if beyond > 0 and (kept := self.kept.bytes()):
+        taken = self.memory() - self.spilled() + more
+        beyond, kept = taken - self.memory_budget, self.kept.bytes()
+        if beyond > 0 and kept:
             self.kept.give_up(max(kept - beyond, 0), SETTING)
-        return self.memory() + more
+        return taken - kept + self.kept.bytes()
+
+    def _make_programs(self, stale: Collection[str]) -> None:
+        super()._make_programs(stale)
+        for table in self._all_tables() if self.spill is not None else ():
+            self.opened(table)
 
     def _all_tables(self) -> Iterator[Table]:
         """All tables; some of them several times."""

@@ -383,6 +383,7 @@ class State:
         if store.key in relation.stores:
             if store.users <= {user}:
                 store.table.release()
+                store.table.reset()
             relation.close_store(store, user)
 
     def _present_rows(self, relation: Relation, load: Load) -> tuple[Iterable[Any], int]:

@@ -66,6 +66,10 @@ _NOTHING = Program(np.array([at.END, 1], np.int64))
 class Budget(Protocol):
     """What builds ask before and while they take memory."""
 
+    def opened(self, table: Table) -> None:
+        """Before a table is filled."""
+        ...
+
     def check_filling(self, parts: Sequence[Table] = ()) -> None:
         """Between two runs that fill a table, also from `parts` of it: OperationalError if it exceeds the budget."""
         ...
@@ -77,6 +81,9 @@ class Budget(Protocol):
 
 class Unbounded:
     """A budget that has room for everything."""
+
+    def opened(self, table: Table) -> None:
+        pass
 
     def check_filling(self, parts: Sequence[Table] = ()) -> None:
         pass

@@ -39,6 +39,7 @@ class ParallelFill:
 
     def __init__(self, machine: Machine, table: Table, count: int) -> None:
         self._machine, self._table, self._count = machine, table, count
+        machine.budget.opened(table)
         self._seen = 0
         self._others: list[Table] = []
         self._assembled: tuple[Assembler, Program] | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,9 @@ from sqlfront.storage.kernels.tables.byte_strings import (
     USED,
 )
 
+if TYPE_CHECKING:
+    from sqlfront.storage.stores.spill import Spill
+
 _FEW_SLOTS, _FEW_IDS, _SMALL_HEAP, _SMALL_BUFFER = 64, 32, 1024, 256
 _COUNTERS = {"used": USED, "free": FREE, "live": LIVE, "heap": HEAP_USED, "dead": HEAP_DEAD, "seed": SEED}
 """The words of the state that are no addresses and sizes of memory, as a snapshot calls them."""
@@ -66,6 +70,7 @@ class Dictionary:
     """
 
     def __init__(self) -> None:
+        self.spill: Spill | None = None
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._at = int(self._state.ctypes.data)
         self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
@@ -215,6 +220,10 @@ class Dictionary:
         arrays = (self._slots, self._entries, self._heap, self.refs, self._state, self._buffer)
         return sum(array.nbytes for array in arrays)
 
+    def spilled_bytes(self) -> int:
+        """How many of `bytes()` are spilled."""
+        return self.spill.spilled(self._slots, self._entries, self._heap, self.refs) if self.spill is not None else 0
+
     def _hashes(self, array: pa.Array) -> tuple[np.ndarray, tuple[int, int, int]]:
         """A hash per row, and (address of the bytes, address of the offsets, wide) for the other kernels."""
         wide = int(pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type))
@@ -243,15 +252,18 @@ class Dictionary:
         if state[HEAP_USED] + length > state[HEAP_SIZE]:
             self._compact(length)
 
+    def _zeros(self, count: int, kind: type) -> np.ndarray:
+        return np.zeros(count, kind) if self.spill is None else self.spill.zeros(count, kind)
+
     def _rebuild(self, size: int) -> None:
-        slots = np.zeros(size, np.int64)
+        slots = self._zeros(size, np.int64)
         kernels.rebuild_slots(self._at, slots.ctypes.data, size)
         self._set_slots(slots)
 
     def _compact(self, length: int) -> None:
         """Move the live strings to a new heap with room for `length` bytes and as much again as they take."""
         needed = int(self._state[HEAP_USED] - self._state[HEAP_DEAD]) + length
-        heap = np.empty(max(_SMALL_HEAP, 2 * needed) + SLACK, np.uint8)
+        heap = self._zeros(max(_SMALL_HEAP, 2 * needed) + SLACK, np.uint8)
         kernels.compact(self._at, heap.ctypes.data)
         self._set_heap(heap)
 
@@ -264,7 +276,7 @@ class Dictionary:
 
     def _resize_ids(self, size: int) -> None:
         used = int(self._state[USED])
-        entries, refs = np.zeros(2 * size, np.int64), np.zeros(size, np.int64)
+        entries, refs = self._zeros(2 * size, np.int64), self._zeros(size, np.int64)
         entries[: 2 * used] = self._entries[: 2 * used]
         refs[:used] = self.refs[:used]
         self._set_ids(entries, refs)
