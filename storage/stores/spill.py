@@ -6,6 +6,7 @@ goes with its array.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import tempfile
@@ -57,9 +58,9 @@ class Spill:
         try:
             with tempfile.TemporaryFile(prefix="sqlfront-", dir=self.directory) as file:
                 os.posix_fallocate(file.fileno(), 0, size)
-                array = np.frombuffer(mmap.mmap(file.fileno(), size), kind)
+                array: np.ndarray = np.frombuffer(mmap.mmap(file.fileno(), size), kind)
         except OSError as error:
-            self._words[at.SPILL_ERROR] = error.errno
+            self._words[at.SPILL_ERROR] = error.errno or errno.EIO
             return np.zeros(count, kind)
         self._arrays[id(array)] = array
         return array
