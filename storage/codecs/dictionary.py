@@ -12,7 +12,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,9 +41,6 @@ from sqlfront.storage.kernels.tables.byte_strings import (
     USED,
 )
 
-if TYPE_CHECKING:
-    from sqlfront.storage.stores.spill import Spill
-
 _FEW_SLOTS, _FEW_IDS, _SMALL_HEAP, _SMALL_BUFFER = 64, 32, 1024, 256
 _COUNTERS = {"used": USED, "free": FREE, "live": LIVE, "heap": HEAP_USED, "dead": HEAP_DEAD, "seed": SEED}
 """The words of the state that are no addresses and sizes of memory, as a snapshot calls them."""
@@ -59,6 +56,18 @@ Fill = Callable[[str, np.ndarray], None]
 _insert_one, _seek_one = entry_point(kernels.insert_one), entry_point(kernels.seek_one)
 
 
+class Arrays(Protocol):
+    """Where large arrays live instead of memory."""
+
+    def zeros(self, count: int, kind: type) -> np.ndarray:
+        """A new array."""
+        ...
+
+    def spilled(self, *arrays: np.ndarray) -> int:
+        """The bytes of those of the arrays that are not in memory."""
+        ...
+
+
 class Dictionary:
     """A set of byte strings, each with an id and a reference count.
 
@@ -70,7 +79,7 @@ class Dictionary:
     """
 
     def __init__(self) -> None:
-        self.spill: Spill | None = None
+        self.spill: Arrays | None = None
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._at = int(self._state.ctypes.data)
         self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
