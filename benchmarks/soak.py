@@ -102,6 +102,7 @@ def soak(kind: str, epochs: int, window: int) -> dict[str, Any]:
         "growth": end / warm - 1,
         "wrong": wrong,
         "left": left,
+        "lasting": con.session.database.engine.memory(),
     }
 
 

@@ -104,7 +104,7 @@ def test_an_epoch_is_refused_long_before_its_end(con):
     batch = pa.table({"a": np.arange(500_000), "b": np.arange(500_000)})
     for _ in range(2):
         with pytest.raises(sqlfront.OperationalError, match=r"(?s)the change would .* MiB.*sqlfront_memory is 3.8 MiB"):
-            con.apply({"c": batch.slice(0, 50_000)})
+            con.apply({"c": batch.slice(0, 100_000)})
         assert most < 6_000_000
     with pytest.raises(sqlfront.OperationalError, match="sqlfront_memory"):
         con.apply({"c": batch})  # The encoded rows alone take more.
@@ -218,25 +218,41 @@ def test_a_size_is_written_as_duckdbs(wrong):
 
 
 RESIDENT = """
-import ctypes, gc, sqlfront
-def resident():
-    gc.collect(); ctypes.CDLL(None).malloc_trim(0)
-    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1])
-con = sqlfront.connect()
+import sqlfront
+from benchmarks.harness import release, resident
+con = sqlfront.connect(config={"sqlfront_progress": False, "threads": 1})
 con.execute("CREATE CHANGE TABLE c (a BIGINT, b BIGINT, s VARCHAR)")
-con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, s, sum(b) AS n, max(b) AS m FROM c GROUP BY a, s")
-con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, b FROM c ORDER BY b, a LIMIT 10")
-for round in range(2):
-    con.execute("INSERT INTO c SELECT i, i, 'text ' || i FROM range(1000) x(i)")
-before, counted = resident(), con.session.database.engine.memory()
-for number in range(8):
-    con.execute(f"INSERT INTO c SELECT i, i * 7, 'text ' || i FROM range({number}0000, {number + 1}0000) x(i)")
-print((con.session.database.engine.memory() - counted) / (resident() - before))
+con.execute("CREATE CHANGE TABLE d (a BIGINT, x BIGINT)")
+for name, query in {
+    "tree": "SELECT a, s, sum(b) AS n, max(b) AS m FROM c GROUP BY a, s",
+    "order": "SELECT a, b FROM c ORDER BY b, a LIMIT 10",
+    "joined": "SELECT d.x, c.b FROM c JOIN d ON c.a = d.a",
+    "windows": "SELECT a, b, sum(b) OVER (PARTITION BY a % 100 ORDER BY b) AS t FROM c",
+    "quantiles": "SELECT a % 100 AS g, quantile_cont(b, 0.5) AS m, count(DISTINCT s) AS n FROM c GROUP BY ALL",
+    "touched": "SELECT a // 10 AS g, string_agg(s, ',') AS t FROM c GROUP BY ALL",
+}.items():
+    con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+def fill(rows):
+    for first in range(0, rows, rows // 8):
+        con.execute(f"INSERT INTO c SELECT i, i * 7, 'text ' || i FROM range({first}, {first + rows // 8}) x(i)")
+    con.execute("INSERT INTO d SELECT a, b FROM c WHERE a % 3 = 0")
+def state():
+    release()
+    return sum(row[5] for row in con.execute("SHOW STATE").fetchall()), resident()
+fill(20_000)
+con.execute("DELETE FROM c; DELETE FROM d")
+told, before = state()
+fill(ROWS)
+more, after = state()
+print((more - told) / (after - before), con.session.database.engine.memory() / more)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the resident memory")
-def test_what_is_counted_is_what_is_resident():
-    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=True)
-    assert 0.9 <= float(done.stdout) <= 1.1
+@pytest.mark.parametrize("rows", [200_000, 1_000_000])
+def test_show_state_adds_up_to_what_is_resident(rows):
+    program = RESIDENT.replace("ROWS", str(rows))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    told, counted = map(float, done.stdout.split())
+    assert 0.9 <= told <= 1.1 and 0.99 <= counted <= 1.01

@@ -36,7 +36,6 @@ from sqlfront.storage.kernels.layout import (
 )
 from sqlfront.storage.kernels.memory import add_overflows, calloc, load, load32, realloc, store, store32
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import add_value, sign_of
 from sqlfront.storage.kernels.tables.ordered_group import insert_ordered, remove_ordered, splice
 from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows
@@ -134,10 +133,7 @@ def reserve(table, more):
     used = load(table, USED)
     capacity = load(table, CAPACITY)
     if used + more > capacity:
-        capacity = max(used + more, used + used // 2)
-        width = load(table, WIDTH) * 8
-        resize_rows(table, capacity)
-        use_huge_pages(load(table, ROWS), capacity * width)
+        resize_rows(table, max(used + more, used + used // 2))
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):
         capacity = max(dirty + more, 2 * dirty)

@@ -5,7 +5,8 @@ own, without a name: the file goes with its mapping, also when the process dies.
 the file is mapped, so no write fails later. Where there is no room, the array stays in memory, and SPILL_ERROR tells
 the engine.
 
-Growth copies to a larger file. What is read at random is not read ahead.
+Growth copies to a larger file. Nothing is read ahead, and no huge pages are asked for: a look-up would read and write
+2 MB.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ def resize_rows(table, capacity):
     width = load(table, WIDTH) * 8
     if load(table, ROWS_MAPPED) == 0 and not spills(table, capacity * width):
         store(table, ROWS, realloc(load(table, ROWS), capacity * width))
+        use_huge_pages(load(table, ROWS), capacity * width)
     else:
         made = new_part(table, capacity * width)
         memcpy(made & -2, load(table, ROWS), load(table, USED) * width)
