@@ -261,7 +261,8 @@ class MemoryBudget(Replanning):
     def _measure(self) -> bool:
         """Count, and settle when to count again, with the same programs; whether the budget is near."""
         tables, taken = list(self._all_tables()), self._taken()
-        far = _NEAR * self.memory_budget - taken - sum(table.slot_bytes() for table in tables)
+        doubling = 0 if self.spill is not None else sum(table.slot_bytes() for table in tables)
+        far = _NEAR * self.memory_budget - taken - doubling
         self._widest = max((table.row_bytes() for table in tables), default=1)
         self._left = self.memory_budget - taken
         self._uncounted = 0 if far <= 0 else int(self.machine.counters.sum() + far / self._widest)
