@@ -89,7 +89,7 @@ class DeferredViews:
     def figures(self, view: str) -> tuple[int, int]:
         """How many rows wait for a view itself, and the memory that they take."""
         found = self._waiting([view])
-        return sum(waiting.rows for waiting in found), sum(waiting.bytes() for waiting in found)
+        return sum(waiting.rows for waiting in found), sum(waiting.bytes for waiting in found)
 
     def catch_up(self, views: Iterable[str]) -> None:
         """Apply the changes that wait for these views, and for the deferred views that they read. If a view cannot take

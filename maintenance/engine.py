@@ -20,7 +20,6 @@ from sqlfront.maintenance.clocks import Clocks
 from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
-from sqlfront.maintenance.kept_changes import KeptChanges
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted, insist
 from sqlfront.maintenance.pulled import PulledRelations
@@ -68,7 +67,6 @@ class Engine(SnapshotState):
         self.deferred = DeferredViews(self)
         self.pulled = PulledRelations(self)
         self.clocks = Clocks(self)
-        self.kept = KeptChanges(lambda: self.memory_limit())
         self.many = MANY
         self.gates: dict[str, RowFastPath] = {}
         self.ingests: dict[str, Ingest] = {}
@@ -268,14 +266,9 @@ class Engine(SnapshotState):
         changes: dict[str, OutputChange] = {}
         stage, flags = encoded + self._copied(encoded), 0
         while stage:
-            runs = self.machine.runs
-            try:
-                began = time.perf_counter()
-                flags |= self._run_programs(stage)
-                work.ran(stage, time.perf_counter() - began)
-            finally:
-                if self.machine.runs != runs:
-                    done += stage
+            began = time.perf_counter()
+            flags |= self._run_stage(stage, done, changes.values())
+            work.ran(stage, time.perf_counter() - began)
             if flags & at.VIOLATION:
                 raise absent_row(self.machine, stage)
             touched |= {item.relation.name for item in stage}

@@ -92,6 +92,7 @@ class Replanning(State):
             self._catch_up({*view.relations, *(key for key, one in self.relations.items() if name in one.fed_by)})
             before, attachments, sources = dict(vars(view)), view.attachments, view.all_sources
             own = [source for source in sources if source.store.users == {name}]
+            former = [table for member in view.members for table in member.all_tables()]
             fresh = unbuilt_view(name, view.definition, plan, view.number, self.dictionaries, epsilon)
             vars(view).update(vars(fresh) | {kept: before[kept] for kept in _KEPT})
             for member, one in zip(view.distinct_sets, before["distinct_sets"], strict=True):
@@ -110,6 +111,8 @@ class Replanning(State):
             with Uninterrupted():
                 self._publish(view, before["changes"], attachments, sources, steps)
                 self._assemble([view, *sharing])
+                for table in former:
+                    table.reset()
 
     # Inside --------------------------------------------------------------------------------------
 

@@ -316,7 +316,7 @@ class State:
 
     def _widen(self, relations: list[Relation]) -> None:
         views = {id(view): view for relation in relations for view in self._readers(relation)}
-        stores = [store for relation in relations for store in relation.stores.values()]
+        stores = [store for relation in dict.fromkeys(relations) for store in relation.stores.values()]
         if max([view.limbs for view in views.values()] + [store.limbs for store in stores]) >= at.MAX_LIMBS:
             raise DataError("a sum is too large to be kept", why=f"it needs more than {64 * at.MAX_LIMBS} bits")
         for view in views.values():
@@ -383,6 +383,7 @@ class State:
         if store.key in relation.stores:
             if store.users <= {user}:
                 store.table.release()
+                store.table.reset()
             relation.close_store(store, user)
 
     def _present_rows(self, relation: Relation, load: Load) -> tuple[Iterable[Any], int]:

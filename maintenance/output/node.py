@@ -211,3 +211,5 @@ class TreeNode:
             one.close()
         for source in self.view.all_sources:
             self._keeper.close_store(source.relation, source.store, self.name)
+        for table in (table for member in self.view.members for table in member.all_tables()):
+            table.reset()  # Sessions know the view until their next statements.

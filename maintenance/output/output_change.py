@@ -43,6 +43,10 @@ class OutputChange:
     def __len__(self) -> int:
         return len(self.weights)
 
+    def bytes(self) -> int:
+        """The memory of the change."""
+        return int(self.rows.nbytes + self.weights.nbytes + self.kinds.nbytes)
+
     def encode(self, relation: Relation) -> np.ndarray:
         """The change as encoded rows of the relation that has the view's rows."""
         return relation.encode(self.rows, self.weights)
@@ -67,6 +71,10 @@ class EncodedChange(OutputChange):
     @functools.cached_property
     def rows(self) -> pa.Table:
         return self._decode()
+
+    def bytes(self) -> int:
+        words = sum(word.nbytes for _, words in self._words.values() for word in words)
+        return int(words + self.weights.nbytes + self.kinds.nbytes)
 
     def encode(self, relation: Relation) -> np.ndarray:
         data = np.empty((len(self), relation.width), np.int64)

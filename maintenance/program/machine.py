@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import interpreter as kernels
 from sqlfront.storage.kernels.tables.upkeep import free_words
 from sqlfront.storage.kernels.tables.waves import WAVE_WORDS
+
+if TYPE_CHECKING:
+    from sqlfront.storage.stores.table import Table
 
 _run = entry_point(kernels.run)
 _run_program = entry_point(kernels.run_program)
@@ -57,6 +60,38 @@ def _unwatched(what: str, total: int = 0, /) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+_NOTHING = Program(np.array([at.END, 1], np.int64))
+
+
+class Budget(Protocol):
+    """What builds ask before and while they take memory."""
+
+    def opened(self, table: Table) -> None:
+        """Before a table is filled."""
+        ...
+
+    def check_filling(self, parts: Sequence[Table] = ()) -> None:
+        """Between two runs that fill a table, also from `parts` of it: OperationalError if it exceeds the budget."""
+        ...
+
+    def has_room(self, count: float) -> bool:
+        """Whether there is room for so many bytes more."""
+        ...
+
+
+class Unbounded:
+    """A budget that has room for everything."""
+
+    def opened(self, table: Table) -> None:
+        pass
+
+    def check_filling(self, parts: Sequence[Table] = ()) -> None:
+        pass
+
+    def has_room(self, count: float) -> bool:
+        return True
+
+
 class RelationPrograms:
     """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches.
     `lists`: a row of the change may meet many others. `barriers`: the words of those that the programs wait at."""
@@ -65,6 +100,10 @@ class RelationPrograms:
         self.body, self.check, self.sweep, self.lists = body, check, sweep, lists
         self.addresses = body.address, check.address, sweep.address
         self.barriers = np.empty(0, np.int64)
+
+    def without_ends(self) -> RelationPrograms:
+        """The body with neither checks nor sweeps, for a part of an epoch."""
+        return RelationPrograms(self.body, _NOTHING, _NOTHING, self.lists)
 
 
 class Scratch:
@@ -96,6 +135,7 @@ class Machine:
 
     def __init__(self, watch: Watch = _unwatched) -> None:
         self.watch, self.threads = watch, cores()
+        self.budget: Budget = Unbounded()
         self.counters = np.zeros(MAX_VIEWS, np.int64)
         self._own, self._others = Scratch(self.counters), list[Scratch]()
         self.scratch, self.address = self._own.words, self._own.address

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sqlfront.maintenance.program.machine import Machine, Program
+from sqlfront.maintenance.program.machine import Budget, Machine, Program
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.threads import side_by_side
 from sqlfront.storage.kernels import layout as at
@@ -28,6 +28,7 @@ SAMPLE = 1 << 16
 
 _MEETING = 8
 """Rows that meet in a key, from which on several threads fill a table."""
+_SLOT_BYTES = 32
 _FILLING = (at.LIFT, at.SCAN, at.PATH, at.PATH_END, at.SIGN, at.SCALE)
 _READING = (at.PROBE, at.EXTEND, at.RANGE, at.RANGE_SUM, at.PROJECT)
 
@@ -38,6 +39,7 @@ class ParallelFill:
 
     def __init__(self, machine: Machine, table: Table, count: int) -> None:
         self._machine, self._table, self._count = machine, table, count
+        machine.budget.opened(table)
         self._seen = 0
         self._others: list[Table] = []
         self._assembled: tuple[Assembler, Program] | None = None
@@ -56,8 +58,9 @@ class ParallelFill:
                 self._assembled = assembler, assembler.program()
             flags = self._machine.run(self._assembled[1], data, rows, sign, first)
             if flags == 0 and self._seen < SAMPLE <= self._seen + rows < self._count:
-                make_room(self._table, self._seen + rows, self._count)
+                make_room(self._table, self._seen + rows, self._count, self._machine.budget)
         self._seen += rows * sign
+        self._machine.budget.check_filling(self._others)
         return flags
 
     @property
@@ -155,8 +158,9 @@ def _operations(code: Sequence[int]) -> Iterator[Sequence[int]]:
         place += code[place + 1]
 
 
-def make_room(table: Table, seen: int, count: int) -> None:
-    """Make room in a table and its groups for the keys of `count` rows, judging by those of the first `seen`.
+def make_room(table: Table, seen: int, count: int, budget: Budget) -> None:
+    """Make room in a table and its groups for the keys of `count` rows, judging by those of the first `seen`, as far as
+    the budget has it.
 
     As many draws from N equally likely keys repeat one about seen**2 / 2N times, and `count` draws find
     N(1 - e**(-count/N)) of them.
@@ -165,7 +169,9 @@ def make_room(table: Table, seen: int, count: int) -> None:
         repeated = seen - part.live
         keys = seen * seen / (2 * repeated) if repeated > 0 else math.inf
         expected = count if count < keys / 1000 else int(-keys * math.expm1(-count / keys))
-        part.reserve(max(0, expected - part.live))
+        more = max(0, expected - part.live)
+        if budget.has_room(more * (part.row_bytes() + _SLOT_BYTES)):
+            part.reserve(more)
 
 
 def sweep(machine: Machine, *tables: Table) -> None:

@@ -62,9 +62,11 @@ def fill(machine: Machine, assembler: Assembler, rows: int, goal: Goal, taken: i
         if room is None:
             return fill_table(machine, assembler, rows, goal.table)
         flags = done = 0
+        machine.budget.opened(goal.table)
         program = assembler.program()
         for number, (first, count) in enumerate(_spread(rows)):
             flags |= machine.run_some(program, first, count)
+            machine.budget.check_filling()
             done += count
             if number >= _JUDGED or done == rows:
                 _judge(goal, taken, done / rows, room)

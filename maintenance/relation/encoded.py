@@ -46,6 +46,19 @@ class Encoded:
         """The same rows with other programs of the relation."""
         return Encoded(self.relation, programs, self.address, self.rows, self.keep, self.given, self.weights)
 
+    def bytes(self) -> int:
+        """The memory of the words."""
+        return 8 * self.rows * self.relation.width
+
+    def part(self, first: int, rows: int) -> Encoded:
+        """Some of the rows, without what they were encoded from."""
+        address = self.address + 8 * first * self.relation.width
+        return Encoded(self.relation, self.programs, address, rows, self.keep)
+
+    def body(self) -> Encoded:
+        """The same rows without the checks and sweeps that end an epoch."""
+        return self.run_by(self.programs.without_ends())
+
     def net(self) -> None:
         """Add up equal rows, where a row may meet many. O(rows)."""
         if self.programs.lists and self.rows > 1:

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import reprlib
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeGuard
 
@@ -16,6 +17,7 @@ OWN: dict[str, Any] = {
     "sqlfront_threads": None,
     "sqlfront_snapshot": 300.0,
     "sqlfront_memory": math.inf,
+    "sqlfront_spill": None,
 }
 """The settings of ours that a connection's config may have, and what they are without it."""
 
@@ -104,11 +106,26 @@ def _bytes(value: Any, name: str) -> float:
     return float(found[1]) * (1024 if unit.endswith("I") else 1000) ** _BYTES.index(unit[0])
 
 
+def _directory(value: Any, name: str) -> str | None:
+    """A directory for temporary files, as an absolute path; None for no spill."""
+    if value is None:
+        return None
+    path = os.path.abspath(path_text(value, name))
+    if not (os.path.isdir(path) and os.access(path, os.W_OK)):
+        return _refuse(value, name, "a directory in which files can be made")
+    if sys.platform != "linux":
+        raise InterfaceError(
+            f"{name} needs Linux", why="other systems do not take a file's room beforehand", hint="leave it out"
+        )
+    return path
+
+
 _SETTINGS = {
     "sqlfront_progress": _flag,
     "sqlfront_threads": _threads,
     "sqlfront_snapshot": _seconds,
     "sqlfront_memory": _bytes,
+    "sqlfront_spill": _directory,
 }
 
 

@@ -68,7 +68,7 @@ class Database:
         self.spark: Any = None
         self.replaying = self.is_prepared = False  # is_prepared: this process has made the bookkeeping tables.
         self.snapshot_every: float = own["sqlfront_snapshot"]  # Seconds; 0: there are no snapshots.
-        self._budget = own["sqlfront_memory"]  # Bytes.
+        self._budget, self._spill = own["sqlfront_memory"], own["sqlfront_spill"]  # Bytes, and a directory.
         self.logs: list[EpochLog] = []  # Those of the snapshot in the file, and of the one that is being written.
         self.snapshot: tuple[int, int] | None = None  # The mark of that in the file, and the engine's version.
         self.unchecked: UncheckedViews | None = None  # What of it nobody has read yet.
@@ -136,6 +136,7 @@ class Database:
             made = self.__dict__.get("engine") or Engine(self.evaluate, self.lock, self.progress.watch)
             made.machine.threads = self.threads or made.machine.threads
             made.memory_limit, made.memory_budget = lambda: memory_limit(self.reader_cursor()), self._budget
+            made.spill_to(self._spill)
             return made
 
     def set_threads(self, number: int) -> None:

@@ -131,9 +131,8 @@ class Snapshot:
         why = f"{', '.join(map(shown_relation, newer))} changed after the transaction had begun to read"
         if self._pin is not None and self._pin.lost:
             age = self._database.engine.epoch - self._pin.epoch
-            why += (
-                f", and the changes of {age} epochs since take {self._pin.lost / 2**20:,.0f} MiB, beyond memory_limit"
-            )
+            taken = f"{self._pin.lost / 2**20:,.0f} MiB"
+            why += f", and the changes of {age} epochs since take {taken}, beyond {self._pin.limit}"
         elif any(map(self._is_another, newer)):
             why += ": it was captured or created anew"
         raise StaleRead(

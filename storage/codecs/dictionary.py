@@ -11,7 +11,12 @@ from __future__ import annotations
 
 import builtins
 import os
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator, Mapping
+=======
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+>>>>>>> work-3
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +60,18 @@ Fill = Callable[[str, np.ndarray], None]
 _insert_one, _seek_one = entry_point(kernels.insert_one), entry_point(kernels.seek_one)
 
 
+class Arrays(Protocol):
+    """Where large arrays live instead of memory."""
+
+    def zeros(self, count: int, kind: type) -> np.ndarray:
+        """A new array."""
+        ...
+
+    def spilled(self, *arrays: np.ndarray) -> int:
+        """The bytes of those of the arrays that are not in memory."""
+        ...
+
+
 class Dictionary:
     """A set of byte strings, each with an id and a reference count.
 
@@ -66,6 +83,7 @@ class Dictionary:
     """
 
     def __init__(self) -> None:
+        self.spill: Arrays | None = None
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._at = int(self._state.ctypes.data)
         self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
@@ -223,6 +241,10 @@ class Dictionary:
         arrays = (self._slots, self._entries, self._heap, self.refs, self._state, self._buffer)
         return sum(array.nbytes for array in arrays)
 
+    def spilled_bytes(self) -> int:
+        """How many of `bytes()` are spilled."""
+        return self.spill.spilled(self._slots, self._entries, self._heap, self.refs) if self.spill is not None else 0
+
     def _hashes(self, array: pa.Array) -> tuple[np.ndarray, tuple[int, int, int]]:
         """A hash per row, and (address of the bytes, address of the offsets, wide) for the other kernels."""
         wide = int(pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type))
@@ -251,15 +273,18 @@ class Dictionary:
         if state[HEAP_USED] + length > state[HEAP_SIZE]:
             self._compact(length)
 
+    def _zeros(self, count: int, kind: type) -> np.ndarray:
+        return np.zeros(count, kind) if self.spill is None else self.spill.zeros(count, kind)
+
     def _rebuild(self, size: int) -> None:
-        slots = np.zeros(size, np.int64)
+        slots = self._zeros(size, np.int64)
         kernels.rebuild_slots(self._at, slots.ctypes.data, size)
         self._set_slots(slots)
 
     def _compact(self, length: int) -> None:
         """Move the live strings to a new heap with room for `length` bytes and as much again as they take."""
         needed = int(self._state[HEAP_USED] - self._state[HEAP_DEAD]) + length
-        heap = np.empty(max(_SMALL_HEAP, 2 * needed) + SLACK, np.uint8)
+        heap = self._zeros(max(_SMALL_HEAP, 2 * needed) + SLACK, np.uint8)
         kernels.compact(self._at, heap.ctypes.data)
         self._set_heap(heap)
 
@@ -272,7 +297,7 @@ class Dictionary:
 
     def _resize_ids(self, size: int) -> None:
         used = int(self._state[USED])
-        entries, refs = np.zeros(2 * size, np.int64), np.zeros(size, np.int64)
+        entries, refs = self._zeros(2 * size, np.int64), self._zeros(size, np.int64)
         entries[: 2 * used] = self._entries[: 2 * used]
         refs[:used] = self.refs[:used]
         self._set_ids(entries, refs)

@@ -37,8 +37,14 @@ ORDER = 22
 RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
 SUMS, SUMMARIES = 27, 28
 # How many bytes at SLOTS and ROWS are those of a file, mapped; 0 where the memory is the C allocator's.
+# A spilled array (see spilled_memory) has SPILLED in this word, too.
 SLOTS_MAPPED, ROWS_MAPPED = 29, 30
-HEADER_WORDS = 31
+SPILLED = 1
+# Where large arrays are spilled to (0: nowhere): the address and the words of the files' path, the least size, and the
+# error of the last file that found no room.
+SPILL = 31
+SPILL_PATH, SPILL_PATH_WORDS, SPILL_LEAST, SPILL_ERROR, SPILL_WORDS = range(5)
+HEADER_WORDS = 32
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2

@@ -2,7 +2,7 @@
 
 Stores live in memory from the C allocator and are passed to kernels as one integer: no reference
 counting in hot loops, growth by realloc, and drained memory goes back to the allocator at once.
-Arrays of a file can be mapped in the place of such memory (tables/mapped_memory.py).
+Arrays of a file can be mapped in the place of such memory (tables/mapped_memory.py, tables/spilled_memory.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _I32 = ir.IntType(32)
 _I128 = ir.IntType(128)
 MAPPING = ("linux", "darwin")
 """Systems whose files are mapped."""
+SPILLING = ("linux",)
+"""Systems with files whose room can be taken beforehand (posix_fallocate)."""
 
 calloc = types.ExternalFunction("calloc", types.int64(types.int64, types.int64))
 realloc = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
@@ -147,6 +149,68 @@ def map_file(typingctx, handle, start, size):
         return builder.select(builder.icmp_signed("==", address, _I64(-1)), _I64(0), address)
 
     return types.int64(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def share_file(typingctx, handle, size):
+    """The address of `size` bytes of an open file, which gets the changes. 0 if the system cannot."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform not in SPILLING:
+            return _I64(0)
+        function_type = ir.FunctionType(_I64, [_I64, _I64, _I32, _I32, _I32, _I64])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "mmap")
+        handle, size = arguments
+        access, shared = _I32(mmap.PROT_READ | mmap.PROT_WRITE), _I32(mmap.MAP_SHARED)
+        address = builder.call(function, [_I64(0), size, access, shared, builder.trunc(handle, _I32), _I64(0)])
+        return builder.select(builder.icmp_signed("==", address, _I64(-1)), _I64(0), address)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def make_file(typingctx, path):
+    """A new open file, whose path replaces the template at the address (mkstemp); below zero if none can be made."""
+    return types.int64(types.int64), _on_files("mkstemp", [_I64])
+
+
+@intrinsic
+def unlink(typingctx, path):
+    """Take a file's name away: its room is given back with the last mapping."""
+    return types.int64(types.int64), _on_files("unlink", [_I64])
+
+
+@intrinsic
+def take_room(typingctx, handle, size):
+    """Give a file `size` bytes on its disk; the number of the error, or 0."""
+    call = _on_files("posix_fallocate", [_I32, _I64, _I64])
+
+    def codegen(context, builder, signature, arguments):
+        return call(context, builder, signature, [arguments[0], _I64(0), arguments[1]])
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def close_file(typingctx, handle):
+    """Close an open file; its mappings stay."""
+    return types.int64(types.int64), _on_files("close", [_I32])
+
+
+def _on_files(name, kinds):
+    """A call of a function of the system that takes words of these kinds and returns an int, where files are spilled
+    to. Elsewhere -1."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform not in SPILLING:
+            return _I64(-1)
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I32, kinds), name)
+        words = [
+            builder.trunc(word, _I32) if kind is _I32 else word for word, kind in zip(arguments, kinds, strict=True)
+        ]
+        return builder.sext(builder.call(function, words), _I64)
+
+    return codegen
 
 
 @intrinsic

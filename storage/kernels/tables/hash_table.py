@@ -36,10 +36,9 @@ from sqlfront.storage.kernels.layout import (
 )
 from sqlfront.storage.kernels.memory import add_overflows, calloc, load, load32, realloc, store, store32
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import add_value, sign_of
-from sqlfront.storage.kernels.tables.mapped_memory import free_part, resize_rows
 from sqlfront.storage.kernels.tables.ordered_group import insert_ordered, remove_ordered, splice
+from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows
 from sqlfront.storage.kernels.tables.subtree_sums import change_sums
 
 _SMALLEST = 8
@@ -108,8 +107,8 @@ def resize_slots(table, size):
     """Move to a new slot array of `size` (a power of two); keys are not read."""
     old = load(table, SLOTS)
     old_size = load(table, MASK) + 1
-    slots = calloc(size, 8)
-    use_huge_pages(slots, size * 8)
+    made = new_part(table, size * 8)
+    slots = made & -2
     mask = size - 1
     for i in range(old_size):
         slot = load(old, i)
@@ -118,8 +117,7 @@ def resize_slots(table, size):
             while load(slots, j) != 0:
                 j = (j + 1) & mask
             store(slots, j, slot)
-    free_part(table, SLOTS, SLOTS_MAPPED)
-    store(table, SLOTS, slots)
+    replace_part(table, SLOTS, SLOTS_MAPPED, made, size * 8)
     store(table, MASK, mask)
 
 
@@ -142,7 +140,14 @@ def reserve(table, more):
         while needed * 2 > size:
             size *= 2
         resize_slots(table, size)
+<<<<<<< HEAD
     reserve_rows(table, more)
+=======
+    used = load(table, USED)
+    capacity = load(table, CAPACITY)
+    if used + more > capacity:
+        resize_rows(table, max(used + more, used + used // 2))
+>>>>>>> work-3
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):
         capacity = max(dirty + more, 2 * dirty)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels import memory
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.layout import CAPACITY, ROWS, ROWS_MAPPED, USED, WIDTH
-from sqlfront.storage.kernels.memory import free, load, memcpy, realloc, store
+from sqlfront.storage.kernels.layout import SPILLED
+from sqlfront.storage.kernels.memory import free, load, store
 from sqlfront.storage.kernels.tables.hashing import mix
 
 
@@ -31,26 +31,10 @@ def free_part(table, part, mapped):
     their mapping."""
     size = load(table, mapped)
     if size != 0:
-        memory.unmap(load(table, part), size)
+        memory.unmap(load(table, part), size - (size & SPILLED))
         store(table, mapped, 0)
     else:
         free(load(table, part))
-
-
-@kernel("void(int64,int64)")
-def resize_rows(table, capacity):
-    """Let a table have room for so many rows, not less than it uses."""
-    width = load(table, WIDTH) * 8
-    rows = load(table, ROWS)
-    if load(table, ROWS_MAPPED) == 0:
-        rows = realloc(rows, capacity * width)
-    else:
-        copied = realloc(0, capacity * width)
-        memcpy(copied, rows, load(table, USED) * width)
-        free_part(table, ROWS, ROWS_MAPPED)
-        rows = copied
-    store(table, ROWS, rows)
-    store(table, CAPACITY, capacity)
 
 
 @kernel("int64(int64,int64,int64)")

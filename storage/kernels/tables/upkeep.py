@@ -26,6 +26,7 @@ from sqlfront.storage.kernels.layout import (
     SCRATCH_WORDS,
     SLOTS,
     SLOTS_MAPPED,
+    SPILL,
     SUMMARIES,
     SUMS,
     TAIL,
@@ -40,8 +41,9 @@ from sqlfront.storage.kernels.tables.hash_table import count_references, find, o
 from sqlfront.storage.kernels.tables.hashing import hash_places
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import copy_value, shift_left, sign_of
-from sqlfront.storage.kernels.tables.mapped_memory import free_part, resize_rows
+from sqlfront.storage.kernels.tables.mapped_memory import free_part
 from sqlfront.storage.kernels.tables.ordered_group import is_listed, renumber_tree
+from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows, spills
 from sqlfront.storage.kernels.tables.subtree_summaries import summaries, summary_order
 
 _SMALLEST = 8
@@ -152,6 +154,16 @@ def renumber_links(table, renumbered, used, moved):
                 store32(address, place + 2, load32(renumbered, group_row))
 
 
+@kernel("void(int64,int64)")
+def spill_to(table, to):
+    """Spill a table's large arrays from now on, also those that it has; not its groups'. O(rows + slots)."""
+    store(table, SPILL, to)
+    if load(table, ROWS_MAPPED) == 0 and spills(table, load(table, CAPACITY) * load(table, WIDTH) * 8):
+        resize_rows(table, load(table, CAPACITY))
+    if load(table, SLOTS_MAPPED) == 0 and spills(table, (load(table, MASK) + 1) * 8):
+        resize_slots(table, load(table, MASK) + 1)
+
+
 @kernel("int64(int64,int64,int64)")
 def as_they_lie(table, sequence, taken):
     """Append to a sequence of `taken` rows the live ones that it lacks, in the order of their numbers."""
@@ -240,8 +252,8 @@ def move_rows(table, sequence):
         return
     old = load(table, ROWS)
     renumbered = calloc(max(1, used), 4)
-    rows = realloc(0, max(1, live) * width)
-    use_huge_pages(rows, live * width)
+    made = new_part(table, max(1, live) * width)
+    rows = made & -2
     for i in range(live):
         if i + _AHEAD < live:
             prefetch(old + load32(sequence, i + _AHEAD) * width)
@@ -254,8 +266,7 @@ def move_rows(table, sequence):
             # The upper half of a slot is its row's hash, which stays.
             row = load32(renumbered, (slot & 0xFFFFFFFF) - 1)
             store(slots, i, (slot >> 32 << 32) | (row + 1))
-    free_part(table, ROWS, ROWS_MAPPED)
-    store(table, ROWS, rows)
+    replace_part(table, ROWS, ROWS_MAPPED, made, max(1, live) * width)
     store(table, CAPACITY, max(1, live))
     store(table, USED, live)
     store(table, FREE, 0)
@@ -267,7 +278,8 @@ def move_rows(table, sequence):
 def trim(table):
     """Give back the memory behind the last row, and what slots the rows do not need."""
     rows = max(1, load(table, USED))
-    if load(table, CAPACITY) > rows:
+    unused = load(table, CAPACITY) - rows
+    if unused > 0 and (load(table, ROWS_MAPPED) == 0 or unused > rows // 8):  # Out of a mapping, rows are copied.
         resize_rows(table, rows)
     if load(table, DIRTY_CAPACITY) > _FEW and load(table, DIRTY_USED) <= _FEW:
         store(table, DIRTY, realloc(load(table, DIRTY), _FEW * 8))
@@ -322,8 +334,8 @@ def widen(table, limbs):
     old_rows = load(table, ROWS)
     used = load(table, USED)
     capacity = max(1, used)
-    rows = calloc(capacity * width, 8)
-    use_huge_pages(rows, capacity * width * 8)
+    made = new_part(table, capacity * width * 8)
+    rows = made & -2
     # A row is keys, values, the rest (links among it), and subtree sums, which have a limb more than values.
     rest = old_width - keys - values * old_limbs - sums * (old_limbs + 1)
     for row in range(used):
@@ -338,8 +350,7 @@ def widen(table, limbs):
         for v in range(sums):
             new_place = width - (sums - v) * (limbs + 1)
             copy_value(target, new_place, limbs + 1, source, old_width - (sums - v) * (old_limbs + 1), old_limbs + 1)
-    free_part(table, ROWS, ROWS_MAPPED)
-    store(table, ROWS, rows)
+    replace_part(table, ROWS, ROWS_MAPPED, made, capacity * width * 8)
     store(table, CAPACITY, capacity)
     store(table, LIMBS, limbs)
     store(table, WIDTH, width)
