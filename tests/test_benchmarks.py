@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import harness, range_joins, scaling, triangle_costs, triangle_delays
+from benchmarks import harness, inequality_streams, range_joins, scaling, triangle_costs, triangle_delays
 from benchmarks.sides import Missing, Run, run_duckdb, run_pathway, run_sqlfront, run_sqlite
 from benchmarks.w1 import compare, normal, verdicts
 from benchmarks.workloads import WORKLOADS
@@ -111,3 +111,11 @@ def test_joins_by_ranges_store_no_pairs(work):
     found = [range_joins.measure(work, rows, 20, times=2) for rows in (100, 400)]
     assert found[1]["entries/row"] < min(4, 1.2 * found[0]["entries/row"])
     assert found[1]["result"] > 4 * found[0]["result"]
+
+
+@pytest.mark.parametrize("name", ["GCQ6", "fraud"])
+def test_streams_are_smaller_than_stored_joins(name):
+    """All views have the rows of the query, and the subscriber is told of rows."""
+    [stream] = (one for one in inequality_streams.STREAMS if one.name == name)
+    assert inequality_streams.beside_stored(stream, 300, times=2)["times smaller"] > 1
+    assert inequality_streams.emitted(stream, 60, seconds=0.2) > 0

@@ -221,15 +221,18 @@ def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, time
 
 def _repeated(kind: int, rows: int) -> pa.Array:
     """The name of a change type for each of so many rows."""
-    size = 1 << (rows - 1).bit_length()
-    return _repeated_type(kind, size if size <= _MOST_REPEATED else rows).slice(0, rows)
-
-
-@functools.lru_cache(maxsize=2 * len(CHANGE_TYPES))
-def _repeated_type(kind: int, rows: int) -> pa.Array:
     import pyarrow as pa
 
-    return pa.repeat(CHANGE_TYPES[kind], rows)
+    if rows > _MOST_REPEATED:
+        return pa.repeat(CHANGE_TYPES[kind], rows)
+    return _most_repeated(kind).slice(0, rows)
+
+
+@functools.cache
+def _most_repeated(kind: int) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(CHANGE_TYPES[kind], _MOST_REPEATED)
 
 
 def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.split_conditions import ORDERS
+from sqlfront.planner.algebra.clock import BETWEEN
 from sqlfront.planner.algebra.join_sides import is_plain
 from sqlfront.planner.algebra.rewriting import extended, projected, with_changed
 from sqlfront.planner.algebra.scalars import (
@@ -16,6 +17,8 @@ from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
     Compare,
+    IsNull,
+    Logic,
     Ref,
     Scalar,
     columns_of,
@@ -29,6 +32,11 @@ from sqlfront.storage.codecs.order import is_orderable
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
+COMPUTED = "a condition over several tables is computed for the changed rows of their join"
+ALTERNATIVES = (
+    "write `t < a OR t < b` as `t < greatest(a, b)`, and alternatives that exclude each other, "
+    "as `b IS NULL OR t < b`, as a UNION ALL of joins, one for each: these are ranges of sorted lists"
+)
 Owners = Mapping[Column, frozenset[int]]
 """For each column of a join the numbers of the tables and blocks that decide it."""
 
@@ -58,7 +66,9 @@ def with_computed_conditions(core: Term, blocks: Blocks) -> Term:
             case _:
                 [below] = inputs_of(part)
                 below = below if rest == TRUE else Filter(below, rest)
-        blocks.told["a condition over several tables is computed for the changed rows of their join"] = None
+        blocks.told[COMPUTED] = None
+        if any(isinstance(one, Logic) and one.word == "OR" and _compares_all(one) for one in mixed):
+            blocks.told[ALTERNATIVES] = None
         met = blocks.new.column("met", "BOOLEAN")
         rows = extended(below, [Made(met, conjunction(mixed))])
         return projected(Filter(blocks.common(rows), Ref(met)), part.columns)
@@ -106,8 +116,15 @@ def _read(value: Scalar, owners: Owners) -> frozenset[int]:
     return frozenset[int]().union(*(owners.get(column, frozenset()) for column in columns_of(value)))
 
 
+def _compares_all(condition: Logic) -> bool:
+    """Whether all alternatives of an OR are comparisons, or tests for NULL."""
+    return all(
+        isinstance(one, Compare | IsNull) or (isinstance(one, Call) and one.form == BETWEEN) for one in condition.parts
+    )
+
+
 def _is_mixed(condition: Scalar, owners: Owners) -> bool:
-    is_between = isinstance(condition, Call) and condition.form == "{0} BETWEEN {1} AND {2}"
+    is_between = isinstance(condition, Call) and condition.form == BETWEEN
     if isinstance(condition, Compare) or is_between:
         operator = condition.operator if isinstance(condition, Compare) else "BETWEEN"
         if operator in (*ORDERS, "BETWEEN") and not all(is_orderable(side.type) for side in parts_of(condition)):

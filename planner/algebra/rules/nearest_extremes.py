@@ -174,8 +174,7 @@ class _Joined:
         """Join the rows with their first partners; returns the value by which these are ordered last."""
         pairs = [Compare(pair.operator, pair.mine, copy.over(pair.theirs)) for pair in self._sides.pairs]
         bounds = [(operator, mine, copy.over(theirs)) for operator, mine, theirs in self._compared]
-        others = [one for one in bounds if not goes_away(one, order[0])]
-        met = bounds if len(others) == len(bounds) else [one for one in bounds if one not in others]
+        met = [one for one in bounds if goes_away(one, order[0])] or bounds
         others = [one for one in bounds if one not in met]  # The nearest row is within these bounds, or no row is.
         is_outer = self._is_outer or not is_sure
         self._is_sure |= is_sure

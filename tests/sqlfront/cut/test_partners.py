@@ -177,3 +177,12 @@ def test_explain_tells_how_rows_without_partners_are_kept(con: sqlfront.Connecti
     }
     for query, words in told.items():
         assert words in con.explain(query).to_dict()["reason"]
+
+
+def test_explain_names_ranges_for_alternatives_that_are_none(con: sqlfront.Connection) -> None:
+    either = "SELECT l.k FROM l, r WHERE l.x < r.y OR l.x < r.k"
+    assert "`t < greatest(a, b)`" in con.explain(either).to_dict()["reason"]
+    one = con.explain("SELECT l.k FROM l, r WHERE l.x < greatest(r.y, r.k)").to_dict()
+    assert "no combinations of rows of both sides are stored" in one["reason"] and one["cost"]["space"] == "O(N)"
+    apart = "SELECT l.k FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
+    assert "UNION ALL" in con.explain(apart).to_dict()["reason"]

@@ -139,6 +139,8 @@ CYCLES = [
     f"SELECT a.id, b.id AS b, c.id AS c {CYCLE.format('b.k', '< a.t + 5')}",
     f"SELECT a.k, count(*) AS n, sum(c.v) AS s {CYCLE.format('a.k', '<= a.t + 4')} GROUP BY a.k",
     "SELECT a.id, b.id AS b, c.id AS c FROM p a, p b, p c "
+    "WHERE a.k = b.k AND b.k = c.k AND a.t <= b.t AND b.t <= c.t AND c.t <= a.t + 2",
+    "SELECT a.id, b.id AS b, c.id AS c FROM p a, p b, p c "
     "WHERE a.k = b.k AND b.k = c.k AND a.t <= b.t AND b.t >= c.t AND c.t >= a.t - 3 AND c.t > b.t - 4",
 ]
 

@@ -83,10 +83,10 @@ SPELLINGS = (
     "(SELECT x, n FROM s WHERE s.n > t.k AND s.n <= t.n ORDER BY s.n LIMIT 1) q ON true",
     "SELECT t.id, s.x FROM t JOIN s ON s.n BETWEEN t.k AND t.n "
     "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, x) <= 2",
-    "SELECT t.id, arg_max(s.x, s.n) AS x, min(s.n) AS m, count(*) AS c FROM t JOIN s ON s.k = t.k "
-    "AND s.n BETWEEN t.n - 1 AND t.n + 1 GROUP BY t.id",
     "SELECT t.id, arg_max(s.x, s.n) AS x, min_by(s.x, s.n) AS y FROM t LEFT JOIN s ON s.n > t.k AND s.n <= t.n "
     "GROUP BY t.id",
+    "SELECT t.id, arg_max(s.x, s.n) AS x, min(s.n) AS m, count(*) AS c FROM t JOIN s ON s.k = t.k "
+    "AND s.n BETWEEN t.n - 1 AND t.n + 1 GROUP BY t.id",
 )
 """As-of joins by other words, and DuckDB's answers to them, with ties decided."""
 
