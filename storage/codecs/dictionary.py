@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import builtins
 import os
-<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator, Mapping
-=======
-from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
->>>>>>> work-3
 
 import numpy as np
 import pyarrow as pa

@@ -126,9 +126,7 @@ def reserve_rows(table, more):
     """Make room for `more` rows behind those that are there."""
     used = load(table, USED)
     if used + more > load(table, CAPACITY):
-        capacity = max(used + more, used + used // 2)
-        resize_rows(table, capacity)
-        use_huge_pages(load(table, ROWS), capacity * load(table, WIDTH) * 8)
+        resize_rows(table, max(used + more, used + used // 2))
 
 
 @kernel("void(int64,int64)")
@@ -140,14 +138,7 @@ def reserve(table, more):
         while needed * 2 > size:
             size *= 2
         resize_slots(table, size)
-<<<<<<< HEAD
     reserve_rows(table, more)
-=======
-    used = load(table, USED)
-    capacity = load(table, CAPACITY)
-    if used + more > capacity:
-        resize_rows(table, max(used + more, used + used // 2))
->>>>>>> work-3
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):
         capacity = max(dirty + more, 2 * dirty)
