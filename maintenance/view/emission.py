@@ -122,8 +122,8 @@ class OutputDelta(Attachment):
         self._aggregates.clear()
         if self._listed.used:
             self._add_up()
-        for table in (self.table, self._listed):
-            table.widen(limbs)
+        self.table.widen(limbs)
+        self._listed.widen(limbs)
         self._shape(limbs)
 
     def rescale(self, names: Set[tuple[str, str]], bits: int) -> None:
