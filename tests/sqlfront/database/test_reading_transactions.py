@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sqlfront
+from sqlfront.database.entries import ViewEntry
 from sqlfront.database.pinned import Snapshot
 from sqlfront.storage.capture.watch import Watch
 
@@ -58,6 +59,8 @@ def test_scans_that_a_transaction_has_bound_are_there_or_bound_again(con, end):
     assert con.execute(LOOK_UP).fetchall() == [(8, 164)]
     con.execute(end)
     assert len(con.execute("SELECT x + 1 FROM more WHERE x > 0").fetchall()) == 8
+    scan = con.session.database.scan_name(con.view("more")._entry.scan)
+    con.session.duck.execute(f'SELECT count(*) FROM "{scan}"').fetchall()
     assert con.execute("SELECT k + 1 FROM v WHERE k = 3").fetchall() == [(4,)]
 
 
@@ -70,6 +73,7 @@ def test_views_that_duckdb_has_answered_are_read_off_the_tree_again(con, end):
     assert len(con.execute("SELECT count(*), x + 1 FROM w GROUP BY ALL").fetchall()) == 20
     con.execute(end)
     assert len(con.execute("SELECT count(*), x + 1 FROM w GROUP BY ALL").fetchall()) == 21
+    assert not any(isinstance(one, ViewEntry) for one in con.session.scans.values())
     assert con.execute(LOOK_UP).fetchall() == [(9, 264)]
 
 
