@@ -165,3 +165,19 @@ def test_a_directory_that_goes_away_refuses_a_change(con: sqlfront.Connection, t
     con.execute("DELETE FROM r")
     check(con)
     tmp_path.mkdir()
+
+
+def test_a_file_is_opened_again_with_a_spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlfront.storage.stores.spill.LEAST", 256)
+    path, config = tmp_path / "data.duckdb", {"sqlfront_spill": tmp_path}
+    for first in (0, 3000):
+        with sqlfront.connect(path, config=config) as con:
+            if first == 0:
+                con.execute(SETUP)
+            con.execute(insert(range(first, first + 3000)))
+            assert con.session.database.engine.spilled() > 100_000
+            for view in VIEWS:
+                assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+    with sqlfront.connect(path) as con:
+        assert con.execute("SELECT sum(t) FROM grouped").fetchall() == con.execute("SELECT sum(b) FROM r").fetchall()
+        assert con.session.database.engine.spilled() == 0
