@@ -241,3 +241,17 @@ def test_another_derivation_of_the_same_rows_changes_nothing_and_costs_nothing(q
         assert heard.steps(r=Counter({(0, 0): weight})) <= 60
         assert heard.told == Counter()
     assert heard.apply(r=Counter({(0, 0): -1})).total() == -1_000
+
+
+def test_rows_that_two_paths_list_cancel_within_an_epoch():
+    """The rows of the first path are not hashed until the second path comes."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE CHANGE TABLE r (x BIGINT, k BIGINT); CREATE CHANGE TABLE s (k BIGINT, y BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT k, x, y FROM r JOIN s USING (k)")
+        con.apply({"s": pa.table({"k": [1, 1], "y": [5, 6]})})
+        with con.view("v").subscribe(snapshot=False) as feed:
+            added = pa.table({"x": [7], "k": [1]})
+            con.apply({"r": added, "s": pa.table({"k": [1], "y": [5], "_weight": [-1]})})
+            assert feed.poll().select(["x", "y", "_change_type"]).to_pylist() == [
+                {"x": 7, "y": 6, "_change_type": "insert"}
+            ]
