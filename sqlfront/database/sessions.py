@@ -90,12 +90,10 @@ class Session:
     # Statements ----------------------------------------------------------------------------------
 
     def check_open(self) -> None:
+        if self.closed and self._is_inherited:
+            raise refused()
         if self.closed:
-            raise (
-                refused()
-                if self._is_inherited
-                else InterfaceError("the connection is closed", hint="sqlfront.connect again")
-            )
+            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
 
     def ready(self, *, writes: bool = True) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views. `writes`: what follows may

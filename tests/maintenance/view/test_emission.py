@@ -301,3 +301,17 @@ def test_listed_rows_join_those_that_are_added_up():
     heard.listen()
     assert len(changes_of(heard, s=Counter({(0,): 1}), r=Counter({(5, 5): 1, (0, 0): -1, (0, MANY): 1}))) == MANY + 1
     assert len(changes_of(heard, s=Counter({(0,): -1, (5,): -1}), r=Counter({(0, 1): -1}))) == MANY + 1
+
+
+def test_rows_that_two_paths_list_cancel_within_an_epoch():
+    """A row of r comes while one of its partners goes."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE CHANGE TABLE r (x BIGINT, k BIGINT); CREATE CHANGE TABLE s (k BIGINT, y BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT k, x, y FROM r JOIN s USING (k)")
+        con.apply({"s": pa.table({"k": [1, 1], "y": [5, 6]})})
+        with con.view("v").subscribe(snapshot=False) as feed:
+            added = pa.table({"x": [7], "k": [1]})
+            con.apply({"r": added, "s": pa.table({"k": [1], "y": [5], "_weight": [-1]})})
+            assert feed.poll().select(["x", "y", "_change_type"]).to_pylist() == [
+                {"x": 7, "y": 6, "_change_type": "insert"}
+            ]
