@@ -364,8 +364,9 @@ def _refuse_aborted(con: Any) -> None:
 
 def check_all(database: Database) -> None:
     """Check what a snapshot has of views that nobody has read yet: more than the rows of some views is needed."""
-    if database.unchecked is not None:
-        database.unchecked.finish()
+    unchecked = database.unchecked  # Another thread may end it meanwhile.
+    if unchecked is not None:
+        unchecked.finish()
 
 
 def catch_up(database: Database) -> None:

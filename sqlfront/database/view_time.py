@@ -74,8 +74,9 @@ def bring_up_to_date(session: Session, views: Collection[str]) -> None:
     """Check what has not been checked, let the wall clock go on if a view among these is over it, and apply what waits
     for deferred views. In a transaction the clock stands still."""
     database = session.database
-    if database.unchecked is not None:
-        database.unchecked.settle(views)
+    unchecked = database.unchecked  # Another thread may end it meanwhile.
+    if unchecked is not None:
+        unchecked.settle(views)
     if views and session.transaction is None and not _over_wall(database).isdisjoint(views):
         tick(database)
     database.catch_up_views(views)

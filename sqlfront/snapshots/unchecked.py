@@ -105,6 +105,7 @@ class Unchecked:
     # Inside --------------------------------------------------------------------------------------
 
     def _end(self) -> None:
+        self._tables = {}  # A thread that has waited for the lock finds nothing more to check.
         self._database.unchecked = None
         self._database.engine.readers.discard(self)
 

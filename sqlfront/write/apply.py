@@ -33,7 +33,7 @@ def apply(session: Session, changes: Mapping[str, Any]) -> Epoch | None:
     if session.transaction is None and changes and all(table and not table.durable for table in tables.values()):
         return _apply_at_once(session, tables, changes, started)
     autocommit = session.transaction is None
-    with unit(session) as transaction:
+    with database.turns.writing(), unit(session) as transaction:
         # Everything is checked before anything is written: in BEGIN, a failure leaves the transaction as it was.
         ordinary, noted = [], []
         for number, (name, data) in enumerate(changes.items()):

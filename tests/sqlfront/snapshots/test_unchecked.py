@@ -110,6 +110,17 @@ def test_a_file_that_is_closed_unread_keeps_its_snapshot(path, checked):
     assert manifest(path) == before and checked == set()
 
 
+def test_who_has_waited_while_damaged_views_were_built_builds_none(path, caplog):
+    """A thread comes to the lock after another one has built the views, and changed them."""
+    damage(path, mapped(path))
+    with sqlfront.connect(path) as con:
+        unchecked = con.session.database.unchecked
+        con.execute("INSERT INTO u VALUES (100, 1)")
+        unchecked.finish()
+        assert caplog.text.count(LINE) == 1
+        check(con)
+
+
 def callback(con: sqlfront.Connection) -> None:
     with con.view("totals").subscribe(timeout=0.01) as changes:
         next(iter(changes))
