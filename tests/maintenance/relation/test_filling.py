@@ -77,8 +77,8 @@ def test_room_is_made_for_the_keys_to_come(keys, monkeypatch):
     rooms = []
     make_room = parallel_fill.make_room
 
-    def watched(table, seen, count):
-        make_room(table, seen, count)
+    def watched(table, seen, count, budget):
+        make_room(table, seen, count, budget)
         rooms.extend((part, int(part.header[at.CAPACITY])) for part in (table, *table.groups))
 
     monkeypatch.setattr(parallel_fill, "make_room", watched)

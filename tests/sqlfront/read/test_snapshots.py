@@ -193,7 +193,7 @@ def test_changes_beyond_the_memory_limit_are_given_up(
         other.execute("INSERT INTO f SELECT 9, range FROM range(1000); DELETE FROM f WHERE k = 9")
     assert kept.bytes() < 1000  # They are netted.
     assert con.execute("FROM of_f").fetchall() == before
-    kept._limit = lambda: 1000
+    kept._limit = lambda: 10_000
     other.execute("INSERT INTO f SELECT 9, range FROM range(1000)")
     assert kept.bytes() == 0
     with pytest.raises(
