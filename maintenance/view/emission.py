@@ -5,8 +5,9 @@ sibling is known to have a partner, and only then are the siblings' own free var
 vain that the update does not make too (Idris et al. 2017, "push mode"; theirs walks down along the updated
 path and needs deltas of one sign, ours carries each row's own weight and needs none). Rows are added up per key
 where they enter the enumerated part of the tree and once more where they end, in a table of tuples of the
-output's variables: what relations and signs cancel between them is gone when the epoch's change is read. Rows that a
-path lists differ from each other. A bag's are only appended, and added up if another run may have put out the same.
+output's variables: what relations and signs cancel between them is gone when the epoch's change is read. Rows that one
+run of a path lists differ from each other. Those of bags and sets are appended to a table without slots. They are added
+up only if another run may have put out the same tuples.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ from sqlfront.storage.stores.table import Table
 USUAL_ROWS = 65536
 """Rows of an epoch's change for which memory is kept ready."""
 MOST_ROWS = 4 * USUAL_ROWS
-"""As many, while epochs are as large: memory that is new for each epoch costs more than the rows."""
-
-
+"""Rows for which memory is kept after a large epoch: memory that is new for each epoch costs more than the rows."""
 MANY_ROWS = 4096
 """Up to so many appended rows are added up without asking whether that is necessary."""
 
