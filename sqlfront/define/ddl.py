@@ -261,7 +261,7 @@ def why_not_rebuilt(database: Database, views: Sequence[ViewEntry]) -> str | Non
 
 
 def build_anew(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Build a view that has been detached anew, from its query."""
+    """Build a detached view from its query."""
     fresh = build_view(database, con, entry)
     entry.definition, entry.maintained, entry.tables = fresh.definition, fresh.maintained, fresh.tables
     entry.sources = fresh.sources
@@ -270,7 +270,7 @@ def build_anew(database: Database, con: Any, entry: ViewEntry) -> None:
 
 
 def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Build a view that has been detached anew, and store it."""
+    """Build a detached view, and store it."""
     build_anew(database, con, entry)
     own = database.writer_cursor()
     with transaction(own):
