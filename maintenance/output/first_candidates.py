@@ -17,6 +17,7 @@ from sqlfront.maintenance.program.rows import BATCH, Rows, RowSource
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, shown_places
+from sqlfront.storage.codecs.codec import fixed_values
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -76,10 +77,9 @@ def _whole_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | N
 
     type_ = column.type
     if getattr(type_, "type_name", None) == "hugeint" or pa.types.is_decimal128(type_):
-        words = [
-            np.frombuffer(c.buffers()[1], np.int64)[2 * c.offset :][: 2 * len(c)] for c in _stored(column) if len(c)
-        ]
-        pairs = np.concatenate([np.empty(0, np.int64), *words]).reshape(-1, 2)
+        pair = np.dtype((np.int64, 2))
+        words = [fixed_values(chunk, pair) for chunk in column.chunks if len(chunk)]
+        pairs = np.concatenate([np.empty((0, 2), np.int64), *words])
         values = np.ascontiguousarray(pairs[:, 0])
         nulls = column.is_null().to_numpy()
         return None if ((pairs[:, 1] != values >> 63) & ~nulls).any() else (values, nulls)
@@ -87,10 +87,6 @@ def _whole_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | N
         plain = column.cast(pa.int32()) if pa.types.is_date32(type_) else column
         return plain.fill_null(0).to_numpy().astype(np.int64), column.is_null().to_numpy()
     return None
-
-
-def _stored(column: pa.ChunkedArray) -> list[pa.Array]:
-    return [getattr(chunk, "storage", chunk) for chunk in column.chunks]
 
 
 def _least(values: np.ndarray, nulls: np.ndarray, direction: str, end: int) -> np.ndarray:
