@@ -1,9 +1,9 @@
 """reopen: closing and reopening a file with five views, with a snapshot and without.
 
 `python -m benchmarks.reopen [--rows 10000000] [--directory .]`. The tables are orders and items in the ratio 1 to 4.
-Each opening is a process of its own. That of the last line has opened a small file of the same views before: its modules
-are loaded. A look-up of one row of the first view is the first query, a count of each view reads all of them. A program
-that opens the file for its tables alone (DuckDB) is the measure of what cannot be less.
+Each opening is a process of its own. That of the last line has opened a small file of the same views before, so its
+modules are loaded. A look-up of one row of the first view is the first query, a count of each view reads all of them. A
+program that opens the file for its tables alone (DuckDB) is the measure of what cannot be less.
 """
 
 from __future__ import annotations
