@@ -6,13 +6,13 @@ limit by the first items contain those that the limit leaves: all columns of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.output import Reader, copies_of, field, needed, raw_batch, schema
-from sqlfront.maintenance.output.reading import read
+from sqlfront.maintenance.output.output import Reader, copies_of, field, needed, raw_batch
+from sqlfront.maintenance.output.reading import read, rows_of
 from sqlfront.maintenance.program.rows import BATCH, Rows, RowSource
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -31,62 +31,98 @@ MANY_ALIKE = 16
 """How many times as many rows as a limit leaves may be decoded because they are alike in the first column."""
 
 
-def candidates(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> pa.Table:
-    """Raw rows of a view, the first ones within the limit among them. O(rows), and O(1) for each column of a row that
-    comes before the others by the items that are no text."""
-    import pyarrow as pa
-
-    names = _leading(view, limit)
-    if not names:
-        return pa.Table.from_batches(list(Reader(view)), schema(view))
-    columns = [raw for raw in view.definition.raw if raw.name in names]
-    batches = [raw_batch(view, walk, rows, repeat, columns=names) for walk, rows, repeat in _batches(view)]
-    keys = pa.Table.from_batches(batches, pa.schema([field(view, raw) for raw in columns])).select(names)
-    places, passed, found = _within(view, keys, limit, evaluate), 0, []
+def candidates(view: MaintainedView, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
+    """Raw rows of a view: all, or, if it is sorted when it is read, some that have the first rows within its limit
+    among them. O(rows), and O(1) for each column of a row that comes before the others by the items that are no text.
+    """
+    limit = view.definition.limit
+    names = _leading(view, limit) if limit is not None and rows_of(view).trees else []
+    if limit is None or limit.end is None or not names:
+        yield from Reader(view)
+        return
+    if limit.numbering != "dense_rank" and (found := _least_rows(view, names[0], limit.end)) is not None:
+        yield from found
+        return
+    places, passed = _within(view, names, limit, evaluate), 0
     for walk, rows, repeat in _batches(view):
         count = rows if repeat is None else len(repeat)
         first, last = np.searchsorted(places, (passed, passed + count))
         own = places[first:last] - passed
         passed += count
         if len(own):
-            found.append(raw_batch(view, _Picked(walk, own if repeat is None else repeat[own]), len(own)))
-    return pa.Table.from_batches(found, schema(view))
+            yield _picked(view, walk, repeat, own)
 
 
-def _within(view: MaintainedView, keys: pa.Table, limit: Limit, evaluate: Evaluate) -> np.ndarray:
-    """The places of the rows that rank within the limit by these columns, or by the first of them if that leaves few,
-    ascending. O(rows), or O(rows log rows) where DuckDB ranks them."""
-    assert limit.end is not None
+def _least_rows(view: MaintainedView, name: str, end: int) -> list[pa.RecordBatch] | None:
+    """Rows among which are those that at most `end` - 1 others come before, by a column of whole numbers; None if it is
+    no such column, or has too many alike. O(rows)."""
+    found: list[pa.RecordBatch] = []
+    direction = view.definition.orders[0].sorting[0][1]
+    for walk, rows, repeat in _batches(view):
+        numbers = _whole_numbers(raw_batch(view, walk, rows, repeat, columns=[name]).column(0))
+        places = None if numbers is None else _least(*numbers, direction, end)
+        if places is None or len(places) > MANY_ALIKE * end:
+            return None
+        found.append(_picked(view, walk, repeat, places))
+    return found
+
+
+def _within(view: MaintainedView, names: Sequence[str], limit: Limit, evaluate: Evaluate) -> np.ndarray:
+    """The places of the rows that rank within the limit by these columns, ascending. O(rows log rows)."""
+    import pyarrow as pa
+
     directions = [direction for _, direction in view.definition.orders[0].sorting]
-    if limit.numbering != "dense_rank" and (numbers := _whole_numbers(keys.column(keys.column_names[0]))) is not None:
-        places = _least(*numbers, directions[0], limit.end)
-        if len(places) <= MANY_ALIKE * limit.end:
-            return places
-    order = ", ".join(
-        f"{quote(name)} {direction}" for name, direction in zip(keys.column_names, directions, strict=False)
-    )
+    order = ", ".join(f"{quote(name)} {direction}" for name, direction in zip(names, directions, strict=False))
     numbering = "dense_rank" if limit.numbering == "dense_rank" else "rank"
+    batches = [raw_batch(view, walk, rows, repeat, columns=names) for walk, rows, repeat in _batches(view, names)]
+    fields = [field(view, raw) for raw in view.definition.raw if raw.name in names]
+    keys = pa.Table.from_batches(batches, pa.schema(fields))
     numbered, ranks = numbers_of(view, keys, f"{numbering}() OVER (ORDER BY {order})", evaluate)
     return np.sort(numbered[ranks <= limit.end])
 
 
-def _whole_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray] | None:
+def _whole_numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
     """The values of a column of whole numbers, decimals or dates in units of its type, and where they are NULL; None if
     it is another one, or one is beyond 64 bits."""
     import pyarrow as pa
 
     type_ = column.type
     if getattr(type_, "type_name", None) == "hugeint" or pa.types.is_decimal128(type_):
-        pair = np.dtype((np.int64, 2))
-        words = [fixed_values(chunk, pair) for chunk in column.chunks if len(chunk)]
-        pairs = np.concatenate([np.empty((0, 2), np.int64), *words])
-        values = np.ascontiguousarray(pairs[:, 0])
-        nulls = column.is_null().to_numpy()
+        pairs = fixed_values(column, np.dtype((np.int64, 2)))
+        values, nulls = np.ascontiguousarray(pairs[:, 0]), _nulls(column)
         return None if ((pairs[:, 1] != values >> 63) & ~nulls).any() else (values, nulls)
     if pa.types.is_signed_integer(type_) or pa.types.is_date32(type_):
         plain = column.cast(pa.int32()) if pa.types.is_date32(type_) else column
-        return plain.fill_null(0).to_numpy().astype(np.int64), column.is_null().to_numpy()
+        return plain.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), _nulls(column)
     return None
+
+
+def _nulls(column: pa.Array) -> np.ndarray:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+
+
+def first_places(view: MaintainedView, rows: pa.Table, limit: Limit) -> np.ndarray | None:
+    """The places of the rows that a limit leaves, in order; None if that takes more than whole numbers: groups, ties
+    that are kept together, or equal numbers before an item of another type. O(rows log rows)."""
+    if limit.by or limit.has_ties:
+        return None
+    keys, whole = list[np.ndarray](), True
+    for expression, direction in view.definition.orders[0].sorting:
+        name = expression.strip('"')
+        found = _whole_numbers(rows.column(name).combine_chunks()) if name in rows.column_names else None
+        if found is None:
+            whole = False
+            break
+        values, nulls = found
+        keys += [nulls ^ ("NULLS FIRST" in direction), np.where(nulls, 0, ~values if "DESC" in direction else values)]
+    if not keys:
+        return None
+    places, end = np.lexsort(keys[::-1]), rows.num_rows if limit.end is None else limit.end
+    if not whole:
+        near = places[: end + 1]
+        if np.logical_and.reduce([key[near[1:]] == key[near[:-1]] for key in keys]).any():
+            return None
+    return places[limit.offset : end]
 
 
 def _least(values: np.ndarray, nulls: np.ndarray, direction: str, end: int) -> np.ndarray:
@@ -129,14 +165,21 @@ def _leading(view: MaintainedView, limit: Limit) -> list[str]:
         if types.get(name, "VARCHAR") == "VARCHAR":
             break
         found.append(name)
-    return found if len(found) < len(definition.raw) else []
+    return found if len(found) < len(definition.raw) else found[:-1]
 
 
-def _batches(view: MaintainedView) -> Iterator[tuple[RowSource, int, np.ndarray | None]]:
-    """The rows of a view in batches: how many, and which copies of these a bag has."""
-    walk = read(view, None, *needed(view))
+def _batches(
+    view: MaintainedView, names: Sequence[str] | None = None
+) -> Iterator[tuple[RowSource, int, np.ndarray | None]]:
+    """The rows of a view in batches, of which these columns are asked for: how many, and which copies a bag has."""
+    walk = read(view, None, *needed(view, names))
     while rows := walk.next(BATCH):
         yield walk, rows, copies_of(view, walk, rows)
+
+
+def _picked(view: MaintainedView, walk: RowSource, repeat: np.ndarray | None, places: np.ndarray) -> pa.RecordBatch:
+    """The raw columns of some of a batch's rows."""
+    return raw_batch(view, _Picked(walk, places if repeat is None else repeat[places]), len(places))
 
 
 class _Picked:

@@ -144,10 +144,11 @@ def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterato
         capacity = min(2 * capacity, BATCH)
 
 
-def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
-    """The variables and the parts that a view's raw columns are made of."""
+def needed(view: MaintainedView, columns: Collection[str] | None = None) -> tuple[list[str], list[Part]]:
+    """The variables and the parts that a view's raw columns, or those of these names, are made of."""
     definition = view.definition
-    own = [raw for raw in definition.raw if raw.distinct_set is None and raw.window is None]
+    asked = [raw for raw in definition.raw if columns is None or raw.name in columns]
+    own = [raw for raw in asked if raw.distinct_set is None and raw.window is None]
     variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
     measures = [
         measure for raw in own for terms in (raw.terms, *(one.terms for one in raw.moments)) for _, measure in terms

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.first_candidates import candidates, numbers_of
+from sqlfront.maintenance.output.first_candidates import candidates, first_places, numbers_of
 from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import Words
@@ -112,6 +112,21 @@ def view_batches(
         yield from sql_rows(view, evaluate, batch)[0].to_batches()
 
 
+def scanned_batches(
+    view: MaintainedView, evaluate: Evaluate, raw: Iterable[pa.RecordBatch] | None, computed: bool
+) -> Iterator[pa.RecordBatch]:
+    """What DuckDB scans for a view: SQL rows, if they are `computed` here, else raw ones, from which it computes them;
+    all, or those that raw rows make."""
+    if computed:
+        return view_batches(view, evaluate, raw)
+    return candidates(view, evaluate) if raw is None else iter(raw)
+
+
+def scanned_schema(view: MaintainedView, evaluate: Evaluate, computed: bool) -> pa.Schema:
+    """The Arrow schema of what DuckDB scans for a view."""
+    return sql_schema(view, evaluate) if computed else schema(view)
+
+
 def sql_schema(view: MaintainedView, evaluate: Evaluate) -> pa.Schema:
     """The Arrow schema of a view's SQL rows."""
     import pyarrow as pa
@@ -119,6 +134,14 @@ def sql_schema(view: MaintainedView, evaluate: Evaluate) -> pa.Schema:
     if view.output_schema is None:
         sql_rows(view, evaluate, pa.Table.from_batches([], schema(view)))
     return view.output_schema
+
+
+def is_straight(view: MaintainedView, evaluate: Evaluate) -> bool:
+    """Whether each of a view's columns is a raw column or a constant, so that none is computed when it is read."""
+    import pyarrow as pa
+
+    sql_schema(view, evaluate)
+    return _straight(view, pa.Table.from_batches([], schema(view))) is not None
 
 
 def view_rows(view: MaintainedView, evaluate: Evaluate) -> pa.Table | None:
@@ -133,17 +156,23 @@ def first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Iterat
     """The rows within a limit of a view that is sorted when it is read. O(rows log rows)."""
     import pyarrow as pa
 
-    table = candidates(view, limit, evaluate).combine_chunks()
+    table = pa.Table.from_batches(candidates(view, evaluate), schema(view)).combine_chunks()
     for raw in table.to_batches():
         rows, visible = sql_rows(view, evaluate, raw)
-        items = view.definition.orders[0].sorting
-        sorting = ", ".join(f"({expression}) {direction}" for expression, direction in items)
         kept = pa.Table.from_batches([raw]).take(pa.array(visible))
-        number = limit.number(", ".join(f"({expression})" for expression in limit.by), sorting)
-        places, numbers = numbers_of(view, kept, number, evaluate)
-        within = (numbers > limit.offset) & (numbers <= (len(numbers) if limit.end is None else limit.end))
-        first = places[within][np.argsort(numbers[within], kind="stable")]
+        first = first_places(view, kept, limit)
+        if first is None:
+            first = _numbered(view, kept, limit, evaluate)
         yield from rows.take(pa.array(first)).combine_chunks().to_batches()
+
+
+def _numbered(view: MaintainedView, rows: pa.Table, limit: Limit, evaluate: Evaluate) -> np.ndarray:
+    """The places of the rows that a limit leaves, in order, by DuckDB. O(rows log rows)."""
+    sorting = ", ".join(f"({expression}) {direction}" for expression, direction in view.definition.orders[0].sorting)
+    number = limit.number(", ".join(f"({expression})" for expression in limit.by), sorting)
+    places, numbers = numbers_of(view, rows, number, evaluate)
+    within = (numbers > limit.offset) & (numbers <= (len(numbers) if limit.end is None else limit.end))
+    return places[within][np.argsort(numbers[within], kind="stable")]
 
 
 def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.Table) -> tuple[pa.Table, np.ndarray]:
@@ -179,7 +208,7 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
 
 def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table | None:
     """A view's columns where each is a raw column or a constant. DuckDB has told the constants' types and values once.
-    Texts are cast: they are few."""
+    Texts and decimals are cast: they are few."""
     import pyarrow as pa
 
     places, schema, row = shown_places(view.definition), view.output_schema, view.output_row
@@ -192,12 +221,27 @@ def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table 
             arrays.append(row.column(number).take(pa.array(np.zeros(raw.num_rows, np.int64))))
             continue
         array = raw.column(place)
-        if array.type != type_ and type_ == pa.string() and array.nbytes < 2**31:
+        if array.type != type_ and (_is_text(array, type_) or _is_narrower(array.type, type_)):
             array = array.cast(type_)
         if array.type != type_:
             return None
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _is_text(array: pa.Array, shown: pa.DataType) -> bool:
+    """Whether texts may be shown with short offsets."""
+    import pyarrow as pa
+
+    return bool(shown == pa.string() and array.nbytes < 2**31)
+
+
+def _is_narrower(own: pa.DataType, shown: pa.DataType) -> bool:
+    """Whether a decimal is shown in more words."""
+    import pyarrow as pa
+
+    decimals = pa.types.is_decimal(own) and pa.types.is_decimal(shown)
+    return decimals and (own.precision, own.scale) == (shown.precision, shown.scale)
 
 
 def images(change: OutputChange, version: int, timestamp: Any) -> pa.Table:

@@ -262,20 +262,17 @@ class Database:
         return self.scan_of(entry, session, None if where is None else lambda: Reader(entry.maintained, where))
 
     def scan_of(self, entry: ViewEntry, session: Any, read: Callable[[], Iterable[pa.RecordBatch]] | None) -> Scan:
-        """The raw rows that `read` gives, else all of a view; of a frozen projection the SQL rows that they make."""
-        from sqlfront.maintenance.output.output import Reader, schema
-        from sqlfront.maintenance.output.output_change import sql_schema, view_batches
+        """The raw rows that `read` gives, else a view's candidates; of a frozen projection the SQL rows they make."""
+        from sqlfront.maintenance.output.output_change import scanned_batches, scanned_schema
+
+        frozen = entry.definition.is_frozen
 
         def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
             self.make_readable(entry, session)
-            raw = read() if read is not None else None
-            if entry.definition.is_frozen:
-                return view_batches(entry.maintained, self.evaluate, raw)
-            return iter(Reader(entry.maintained) if raw is None else raw)
+            return scanned_batches(entry.maintained, self.evaluate, read() if read is not None else None, frozen)
 
         def columns() -> pa.Schema:
-            view = entry.maintained
-            return sql_schema(view, self.evaluate) if entry.definition.is_frozen else schema(view)
+            return scanned_schema(entry.maintained, self.evaluate, frozen)
 
         return Scan(columns, batches, session)
 

@@ -1,34 +1,36 @@
 """`SELECT columns FROM view` as an Arrow table: the batches that DuckDB would scan and write again are the table.
 
-The types are those in which DuckDB exports the columns. A view whose columns are computed from others, a column of a
-rarer type, and settings of the export leave the query to DuckDB. So does a transaction, whose tables may be older.
+The types are those in which DuckDB exports the columns. A column of a rarer type and settings of the export leave the
+query to DuckDB. So does a transaction, whose tables may be older.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from sqlfront.database.held_result import HeldRows, arrow_type, is_exported_plainly
-from sqlfront.sql.query_trees import column_name, query_tree
+from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.database.database import Database
     from sqlfront.database.entries import ViewEntry
     from sqlfront.database.sessions import Session
+
+_FEW = 1 << 12
+"""Rows whose columns are computed by one query over all of them."""
 
 
 @dataclass(frozen=True)
 class WholeView:
-    """A view whose rows are asked for: the raw columns that are shown, by their numbers, and the names and DuckDB types
+    """A view whose rows are asked for: the columns that are shown, by their places, and the names and DuckDB types
     that they are shown with."""
 
     entry: ViewEntry
-    raw: tuple[int, ...]
+    places: tuple[int, ...]
     columns: tuple[tuple[str, str], ...]
 
     def leave_unread(self, session: Session, text: str, params: Any) -> bool:
@@ -43,8 +45,6 @@ class WholeView:
         """The rows of the present epoch; None if DuckDB has to read them. The lock is held."""
         import pyarrow as pa
 
-        from sqlfront.maintenance.output.output import Reader
-
         database = session.database
         if not is_exported_plainly(session.duck):
             return None
@@ -53,11 +53,35 @@ class WholeView:
             return None  # It is another view by now, or none.
         database.make_readable(self.entry, session.current_reading())
         schema = pa.schema([(name, arrow_type(type_)) for name, type_ in self.columns])
-        pairs, batches = list(zip(self.raw, schema.types, strict=True)), []
-        for batch in Reader(self.entry.maintained).all(database.engine.machine.threads):
-            arrays = [_exported(batch.column(number), kind) for number, kind in pairs]
-            batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        batches = []
+        try:
+            found = self._batches(database)
+            if found is None:
+                return None
+            for batch in found:
+                pairs = zip(self.places, schema.types, strict=True)
+                arrays = [_exported(batch.column(place), kind) for place, kind in pairs]
+                batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        except DataError:
+            return None  # DuckDB tells the reader which value of the query cannot be computed.
         return pa.Table.from_batches(batches, schema)
+
+    def _batches(self, database: Database) -> Iterable[pa.RecordBatch] | None:
+        """The view's SQL rows; None if DuckDB computes them sooner, on its threads."""
+        from sqlfront.maintenance.output.output import Reader
+        from sqlfront.maintenance.output.output_change import is_straight, view_batches
+
+        view, evaluate = self.entry.maintained, database.evaluate
+        if view.definition.limit is not None:
+            return view_batches(view, evaluate)
+        if is_straight(view, evaluate):
+            return view_batches(view, evaluate, Reader(view).all(database.engine.machine.threads))
+        few: list[pa.RecordBatch] = []
+        for batch in Reader(view):
+            few.append(batch)
+            if sum(map(len, few)) > _FEW:
+                return None
+        return view_batches(view, evaluate, few)
 
     def no_rows(self, session: Session) -> HeldRows:
         """A result of these columns without rows."""
@@ -66,21 +90,12 @@ class WholeView:
 
 def whole_view(entry: ViewEntry, columns: Sequence[tuple[int, str]]) -> WholeView | None:
     """All rows of a view in some of its columns, by their places, with the names that they are shown with; None if
-    DuckDB has to compute them."""
-    definition = entry.definition
-    if definition.is_frozen or definition.having is not None or definition.limit is not None:
+    DuckDB has to export them."""
+    types = [entry.definition.columns[place][1] for place, _ in columns]
+    if any(arrow_type(type_) is None for type_ in types):
         return None
-    tree = query_tree(f"SELECT {', '.join(definition.projection)}")
-    raw = {one.name.casefold(): number for number, one in enumerate(definition.raw)}
-    numbers = [raw.get(column_name(item) or "") for item in tree.expressions] if isinstance(tree, exp.Select) else []
-    found = list[int]()
-    for place, _ in columns:
-        number, type_ = numbers[place] if numbers else None, definition.columns[place][1]
-        if number is None or definition.raw[number].type != type_ or arrow_type(type_) is None:
-            return None
-        found.append(number)
-    shown = tuple((name, definition.columns[place][1]) for place, name in columns)
-    return WholeView(entry, tuple(found), shown)
+    names = [name for _, name in columns]
+    return WholeView(entry, tuple(place for place, _ in columns), tuple(zip(names, types, strict=True)))
 
 
 def _exported(array: pa.Array, kind: pa.DataType) -> pa.Array:

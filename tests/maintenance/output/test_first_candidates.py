@@ -14,6 +14,8 @@ ORDERS = [
     "s NULLS FIRST, g DESC LIMIT 3 OFFSET 5",
     "name, s LIMIT 4",
     "g % 2, s LIMIT 5",
+    "s, g LIMIT 6 OFFSET 2",
+    "g DESC, s DESC NULLS LAST LIMIT 7",
     "s LIMIT 0",
 ]
 
@@ -42,14 +44,17 @@ def test_the_first_rows_are_duckdbs(monkeypatch: pytest.MonkeyPatch, query: str,
     monkeypatch.setattr(first_candidates, "raw_batch", counted)
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY {order}")
     monkeypatch.setattr(first_candidates, "MANY_ALIKE", alike)
+    monkeypatch.setattr(first_candidates, "BATCH", 7)
     for _ in range(12):
         con.execute(
             "INSERT INTO t VALUES (?, ?, ?)", [rng.randrange(12), rng.randrange(4), rng.choice([None, 1, 2, 5])]
         )
         con.execute("INSERT INTO u VALUES (?, ?)", [rng.randrange(4), rng.randrange(-3, 4)])
         every = ", ".join(str(place) for place in range(1, 4))
-        expected = con.execute(f"{query} ORDER BY {order.replace(' LIMIT', f', {every} LIMIT')}").fetchall()
+        judge = f"{query} ORDER BY {order.replace(' LIMIT', f', {every} LIMIT')}"
+        expected = con.execute(judge).fetchall()
         assert sorted(map(repr, con.execute("FROM v").fetchall())) == sorted(map(repr, expected))
+        assert _arrow_rows(con, "FROM v") == _arrow_rows(con, judge)
     rows = con.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
     assert "x AS s" not in query or order != ORDERS[0] or decoded[-1] < rows
 
@@ -63,3 +68,39 @@ def test_an_aggregate_without_groups_has_its_row_over_no_rows() -> None:
         con.execute(change)
         assert con.execute("FROM v").fetchall() == con.execute(query).fetchall()
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+def test_rows_that_having_leaves_out_are_not_among_the_first() -> None:
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (k INTEGER, j INTEGER, x INTEGER); CREATE TABLE u (j INTEGER, y INTEGER)")
+    query = (
+        "SELECT k, sum(x * y) AS s FROM t JOIN u USING (j) GROUP BY k HAVING sum(x * y) % 3 = 0 "
+        "ORDER BY s DESC, k LIMIT 3"
+    )
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("INSERT INTO u SELECT i, i + 1 FROM range(4) r(i)")
+    con.execute("INSERT INTO t SELECT i % 20, i % 4, i FROM range(100) r(i)")
+    assert con.execute("FROM v").fetchall() == con.execute(query).fetchall()
+    assert _arrow_rows(con, "FROM v") == _arrow_rows(con, query)
+
+
+@pytest.mark.parametrize("name", ["name DESC", "name"])
+def test_equal_numbers_before_texts(name: str) -> None:
+    con = sqlfront.connect()
+    con.execute(
+        "CREATE TABLE c (c INTEGER PRIMARY KEY); CREATE TABLE o (c INTEGER, k INTEGER PRIMARY KEY, name VARCHAR)"
+    )
+    con.execute("CREATE TABLE l (k INTEGER, x INTEGER, n INTEGER, PRIMARY KEY (k, n))")
+    query = (
+        "SELECT o.k, name, sum(x) AS s FROM c JOIN o USING (c) JOIN l USING (k) GROUP BY o.k, name "
+        f"ORDER BY s DESC, {name} LIMIT 5"
+    )
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert "sorted when read" in str(con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall())
+    con.execute("INSERT INTO c VALUES (0); INSERT INTO o SELECT 0, i, 'name ' || i * 7 % 10 FROM range(10) r(i)")
+    con.execute("INSERT INTO l SELECT i, i // 4, 1 FROM range(10) r(i)")
+    assert _arrow_rows(con, "FROM v") == _arrow_rows(con, query)
+
+
+def _arrow_rows(con: sqlfront.Connection, query: str) -> list[dict[str, object]]:
+    return list(con.execute(query).to_arrow_table().to_pylist())
