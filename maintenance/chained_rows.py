@@ -1,10 +1,9 @@
 """The shortest way in for a single row whose change passes through nodes that other nodes read.
 
 A *chain* is what such an epoch runs: the programs of the table, and a stage for each relation that a node feeds. A
-stage makes encoded rows of its relation from the words of the rows before it. Views that hand on rows of one relation,
-and as-of joins, do so without Arrow and without DuckDB; other views tell what their paths have gathered. A table has a
-chain if its changes reach no other nodes, and nobody listens to any of them. An epoch that asks for attention is taken
-back and goes the general way.
+stage makes encoded rows of its relation. The words of as-of joins, and of views without computed columns, are copied;
+other views tell their changes as in the general way. A table has a chain if its changes reach no other nodes, and
+nobody listens to any of them. An epoch that asks for attention is taken back and goes the general way.
 
 Invariant: a chain leaves the state, the counters of changes and the steps that the general way would leave.
 Cost: the programs, and some calls for each stage.
@@ -24,20 +23,21 @@ from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.path_change import PathChange
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import RelationPrograms, place_row
+from sqlfront.maintenance.program.shapes import COUNT
 from sqlfront.maintenance.relation.encoded import Encoded
-from sqlfront.planner.model.query import shown_places
+from sqlfront.planner.model.query import raw_places, shown_tuple
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.layout import NULL_CODE
 from sqlfront.storage.stores.row_addresses import address_of
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.engine import Engine
     from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.maintenance.view.emission import OutputDelta
     from sqlfront.storage.codecs.codec import Codec
 
 Columns = Sequence[tuple["Codec", Sequence[int]]]
-"""The codec of each column of a node, and where its words lie in the rows that the node makes."""
+"""The codec of each column of a node, and where its words lie in the rows of its stage."""
 
 
 MOST_ROWS = 4096
@@ -54,8 +54,12 @@ class Stage(Protocol):
         ...
 
     def rows(self, done: Sequence[Encoded]) -> np.ndarray:
-        """The node's rows that go and come with the changes that are done, each with its weight behind its words.
-        DataError if one cannot be computed."""
+        """The node's rows that go and come with the changes that are done. DataError if one cannot be computed."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """Which word of a row is its weight."""
         ...
 
 
@@ -90,7 +94,7 @@ class ChainedFastPath(RowFastPath):
             if flags:
                 self._engine.shrink([item.relation for item in done])
             for item in done:
-                item.relation.changes += item.rows
+                item.relation.counter[0] += item.rows
             self._machine.epochs += 1
             self._forget()
             return self._engine.epoch
@@ -136,54 +140,42 @@ class Link:
     def encoded(self, rows: np.ndarray) -> Encoded | None:
         """The rows as changes of the relation; None if a word has to be computed by DuckDB."""
         data = rows.take(self._taken, 1)
-        if not self.relation.compute(data):
+        if self.relation.computation is not None and not self.relation.compute(data):
             return None
         item = Encoded(self.relation, self._programs, address_of(data), len(data), data)
         item.net()
         return item
 
 
-class HandedOn:
-    """The stage of a view of one relation that hands on its rows: those that pass its conditions."""
+class DeltaRows:
+    """The stage of a view whose rows are words of its output delta: no column is computed, and no sum."""
 
-    def __init__(self, node: TreeNode) -> None:
-        self.node = node
-        source = next(iter(node.view.sources.values()))
-        store, self._relation = source.store, source.relation
-        self._predicate = store.inputs["predicate"].place if store.predicate else None
-        self._required = [store.inputs["key " + expression].place for expression in store.required]
-        self._copies = store.inputs["copies"].place if store.copies is not None else None
+    def __init__(self, node: TreeNode, delta: OutputDelta) -> None:
+        self.node, self._delta = node, delta
 
     def rows(self, done: Sequence[Encoded]) -> np.ndarray:
-        item = next((one for one in done if one.relation is self._relation), None)
-        if item is None:
-            return _NO_ROWS
-        rows: np.ndarray = item.keep.reshape(-1, item.keep.shape[-1])[: item.rows, : self._relation.width]
-        if self._predicate is not None:
-            rows = rows[rows[:, self._predicate] == 1]
-        for place in self._required:
-            rows = rows[rows[:, place] != NULL_CODE]
-        if self._copies is not None:
-            rows = rows.copy()
-            rows[:, -1] *= rows[:, self._copies]
-        return rows
+        return self._delta.changed() if _is_touched(self.node, done) else _NO_ROWS
 
     def columns(self) -> Columns | None:
-        """The columns of the view, which are words of the relation's rows; None if it hands on anything else."""
-        view, definition = self.node.view, self.node.view.definition
-        is_one = definition.mode == "bag" and len(definition.atoms) == 1 and definition.limit is None
-        places = shown_places(definition)
-        if not is_one or view.windows is not None or view.distinct_sets or places is None or None in places:
+        """The columns of the view; None if one is computed."""
+        view, definition, delta = self.node.view, self.node.view.definition, self._delta
+        places = raw_places(definition)
+        # A set's tuple counts 1, or it is not there.
+        is_plain = definition.mode == "bag" or (delta.supports and shown_tuple(definition) is not None)
+        if places is None or not is_plain or view.distinct_sets or delta.shape.limbs > 1:
             return None
-        source = next(iter(view.sources.values()))
-        expressions = {column.name: column.expression for column in definition.atoms[0].variables}
         found = []
-        for raw in (definition.raw[place] for place in places if place is not None):
-            item = source.store.inputs.get("key " + expressions.get(str(raw.variable), ""))
-            if raw.kind != "variable" or item is None or item.codec is None:
+        for raw in (definition.raw[place] for place in places):
+            codec = view.codecs.get(str(raw.variable)) if raw.kind == "variable" else None
+            if codec is None or codec.type != raw.type:
                 return None
-            found.append((item.codec, range(item.place, item.place + item.words)))
+            found.append((codec, delta.shape.places([str(raw.variable)])))
         return found
+
+    @property
+    def weight(self) -> int:
+        shape = self._delta.shape
+        return shape.keys + shape.parts.index(COUNT)
 
 
 class JoinedPairs:
@@ -200,17 +192,28 @@ class JoinedPairs:
         own = self.node.own
         return [(own.codec_of(column.name), own.places_of(column.name)) for column in own.relation.columns]
 
+    @property
+    def weight(self) -> int:
+        return -1
 
-class Gathered:
-    """The stage of any other view whose paths gather its change."""
+
+class ToldRows:
+    """The stage of any other view: its change, encoded."""
 
     def __init__(self, node: TreeNode, relation: Relation) -> None:
         self.node, self._relation = node, relation
 
     def rows(self, done: Sequence[Encoded]) -> np.ndarray:
-        if not any(item.relation.name in self.node.relations for item in done):
-            return _NO_ROWS
-        return self.node.output(done).encode(self._relation)
+        return self.node.output(done).encode(self._relation) if _is_touched(self.node, done) else _NO_ROWS
+
+    @property
+    def weight(self) -> int:
+        return -1
+
+
+def _is_touched(node: Node, done: Sequence[Encoded]) -> bool:
+    """Whether a relation of the node has changes."""
+    return any(item.relation.name in node.relations for item in done)
 
 
 class Chains:
@@ -265,29 +268,29 @@ class Chains:
     def _link(self, name: str) -> Link | None:
         relation, nodes = self._engine.relations[name], self._feeding[name]
         [node, *others] = nodes
-        columns: Columns | None = None
         stage: Stage
+        taken: Sequence[int] | None = None
         if others or not relation.computable:
             return None
         if isinstance(node, NearestRowsNode):
             stage = JoinedPairs(node)
-            columns = stage.columns()
-        elif not isinstance(node, TreeNode) or not isinstance(node.view.changes, PathChange):
-            return None
+            taken = _taken(relation, stage.columns(), stage.weight)
+        elif isinstance(node, TreeNode) and isinstance(node.view.changes, PathChange) and node.view.delta is not None:
+            stage = DeltaRows(node, node.view.delta)
+            if (columns := stage.columns()) is not None:
+                taken = _taken(relation, columns, stage.weight)
+            if taken is None:
+                stage, taken = ToldRows(node, relation), range(relation.width)
         else:
-            stage = HandedOn(node)
-            columns = stage.columns()
-        taken = None if columns is None else _taken(relation, columns)
-        if taken is None and isinstance(node, TreeNode):
-            stage, taken = Gathered(node, relation), [*range(relation.width)]
+            return None
         return None if taken is None else Link(stage, relation, self._programs[name], taken)
 
 
-def _taken(relation: Relation, columns: Columns) -> list[int] | None:
-    """Which word of a node's row each word of the relation's row is, -1 for what is computed, and for the weight; None
-    if a value has other words there."""
+def _taken(relation: Relation, columns: Columns, weight: int) -> list[int] | None:
+    """Which word of a stage's row each word of the relation's row is, any for what is computed; None if a value has
+    other words there."""
     named = dict(zip((column.name for column in relation.columns), columns, strict=True))
-    taken = [-1] * relation.width
+    taken = [weight] * relation.width
     for item in relation.inputs.values():
         if item.source is None:
             continue
