@@ -184,5 +184,14 @@ def test_explain_names_ranges_for_alternatives_that_are_none(con: sqlfront.Conne
     assert "`t < greatest(a, b)`" in con.explain(either).to_dict()["reason"]
     one = con.explain("SELECT l.k FROM l, r WHERE l.x < greatest(r.y, r.k)").to_dict()
     assert "no combinations of rows of both sides are stored" in one["reason"] and one["cost"]["space"] == "O(N)"
-    apart = "SELECT l.k FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
+    apart = "SELECT max(l.k) FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
     assert "UNION ALL" in con.explain(apart).to_dict()["reason"]
+
+
+def test_an_open_end_is_an_alternative_of_its_own(con: sqlfront.Connection) -> None:
+    """The pairs without an end, and those before it, are each a range: no rows of the join are met and left out."""
+    query = "SELECT l.k, {} FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
+    rows = con.explain(query.format("r.y")).to_dict()["reason"]
+    assert "which have nothing in common" in rows and "computed for the changed rows" not in rows
+    counts = con.explain(f"{query.format('count(*) AS n')} GROUP BY l.k").to_dict()
+    assert "which have nothing in common" in counts["reason"] and "a block's result" not in counts["cost"]["space"]
