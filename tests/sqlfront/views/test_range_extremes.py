@@ -170,3 +170,13 @@ def test_the_row_of_an_extreme_is_found_without_pairs(con: sqlfront.Connection) 
     assert same_bag(con.execute("FROM v").fetchall(), [(1, 7, 7), (2, None, None)])
     explained = str(con.explain("v"))
     assert "ARG_MAX within ranges" in explained and "the row of the greatest" in explained
+
+
+def test_a_changed_row_lists_all_ranges_that_have_it(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE r (id INTEGER PRIMARY KEY, a INTEGER, b INTEGER); CREATE TABLE s (t INTEGER, x INTEGER)")
+    con.execute("INSERT INTO r SELECT i, i * 7 % 40, i * 7 % 40 + i * 11 % 9 FROM range(40) t(i)")
+    query = "SELECT r.id, max(s.x) AS m FROM r JOIN s ON s.t BETWEEN r.a AND r.b GROUP BY r.id"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for time in range(0, 48, 5):
+        con.execute(f"INSERT INTO s VALUES ({time}, {time})")
+        assert same_bag(con.execute("FROM v").fetchall(), con.execute(query).fetchall())

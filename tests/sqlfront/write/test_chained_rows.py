@@ -159,6 +159,10 @@ def test_a_view_above_is_changed_too(con: sqlfront.Connection) -> None:
     assert con.execute("FROM w").fetchall() == [(7, 2)]
     con.apply_row("q", (1, 4, "a", 7), -1)
     assert con.execute("FROM w").fetchall() == [(2, 2)]
+    with con.view("v").subscribe(snapshot=False, buffer=1) as feed:
+        for weight in (1, -1):  # The first one goes the general way.
+            con.apply_row("q", (1, 4, "a", 7), weight)
+            assert (told := feed.poll()) is not None and told.num_rows == 4
 
 
 def test_a_reader_of_an_older_epoch_goes_on(con: sqlfront.Connection) -> None:
