@@ -188,6 +188,17 @@ def test_explain_names_ranges_for_alternatives_that_are_none(con: sqlfront.Conne
     assert "UNION ALL" in con.explain(apart).to_dict()["reason"]
 
 
+def test_explain_names_ranges_for_differences_that_are_rounded(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE d (x DOUBLE); CREATE TABLE f (y DOUBLE)")
+    for condition in ("d.x - f.y < 5", "abs(d.x - f.y) <= 5", "2 >= abs(f.y - d.x)", "d.x - f.y BETWEEN 1 AND 2"):
+        told = con.explain(f"SELECT d.x FROM d, f WHERE {condition}").to_dict()["reason"]
+        assert "`a < b + c`" in told, condition
+    for condition in ("d.x * f.y < 5", "d.x - 1 < f.y * d.x"):
+        assert "`a < b + c`" not in con.explain(f"SELECT d.x FROM d, f WHERE {condition}").to_dict()["reason"]
+    one = con.explain("SELECT d.x FROM d, f WHERE d.x BETWEEN f.y - 5 AND f.y + 5").to_dict()
+    assert "no combinations of rows of both sides are stored" in one["reason"]
+
+
 def test_an_open_end_is_an_alternative_of_its_own(con: sqlfront.Connection) -> None:
     """The pairs without an end, and those before it, are each a range: no rows of the join are met and left out."""
     query = "SELECT l.k, {} FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
