@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keys", type=int, default=1_000, help="symbols, or accounts")
     parser.add_argument("--times", type=int, default=200, help="single changes; their median is reported")
     parser.add_argument("--stored", type=float, default=1.0, help="rows beside stored joins, as a share of the usual")
-    parser.add_argument("--seconds", type=float, default=10.0, help="processor time of the rows told to a subscriber")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long a subscriber is told of rows")
     parser.add_argument("--parts", nargs="+", choices=("changes", "streams"), default=("changes", "streams"))
     options = parser.parse_args(arguments)
     if "changes" in options.parts:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.chained_rows import ChainedFastPath, Chains
 from sqlfront.maintenance.clocks import Clocks
 from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
@@ -430,7 +431,9 @@ class Engine(SnapshotState):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
-        for name in {*stale, *self.deferred.find(self.subscribers.listened()), *self.pulled.find()}:
+        renewed = {*stale, *self.deferred.find(self.subscribers.listened()), *self.pulled.find()}
+        chains = Chains(self, self._programs)
+        for name in chains.above(renewed):
             if name in self.gates:
                 self.gates.pop(name).close()
                 del self.ingests[name]
@@ -438,6 +441,10 @@ class Engine(SnapshotState):
             if relation is not None:
                 told = (view.is_heard and view.name not in self.pulled.nodes for view in self._readers(relation))
                 heard = self._is_near or self.deferred.is_heard(name) or any(told)
-                fast_path = WaitingFastPath if name in self.deferred.copied else RowFastPath
-                self.gates[name] = fast_path(self, relation, self._programs[name], heard)
+                waits = name in self.deferred.copied
+                fast_path = WaitingFastPath if waits else RowFastPath
+                if relation.is_base and not (waits or self._is_near) and (chain := chains.of(name)):
+                    self.gates[name] = ChainedFastPath(self, relation, self._programs[name], chain)
+                else:
+                    self.gates[name] = fast_path(self, relation, self._programs[name], heard)
                 self.ingests[name] = Ingest(relation, self._programs[name])

@@ -114,16 +114,20 @@ class Applied:
 class RowFastPath:
     """One row into a relation's program with one packing and one call, when each column takes one word.
 
-    It reports nothing: where a view's changes are `heard`, it stays closed. `close` it when the programs change.
+    It reports nothing: where a view's changes are `heard`, it stays closed, unless it is chained (see
+    maintenance/chained_rows.py). `close` it when the programs change.
     """
 
-    def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool) -> None:
+    def __init__(
+        self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool, is_chained: bool = False
+    ) -> None:
         self.relation, self.heard = relation, heard
         self._engine, self._lock, self._columns = engine, engine.lock, len(relation.columns)
         self._reading, self._pinned = engine.readers.waiting, engine.kept.pinned
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
         plain = all(item.words == 1 for item in items if item.source is not None)
-        self._open = bool(items) and plain and relation.computable and not heard
+        self._chained = is_chained
+        self._open = bool(items) and plain and relation.computable and (is_chained or not heard)
         if not self._open:
             return
         names = [column.name for column in relation.columns]
@@ -181,7 +185,9 @@ class RowFastPath:
                 return None
             self._stage[0] = 0
             try:
-                if self._computation is None:
+                if self._chained:
+                    number = self._enter(words or (), weight)
+                elif self._computation is None:
                     number = run_row(self._address, words, weight)
                 elif place_row(self._address, words, weight) and self._compute(self._computation):
                     number = run_packed(self._address)
@@ -200,6 +206,10 @@ class RowFastPath:
         finally:
             if held:
                 lock.release()
+
+    def _enter(self, words: Sequence[Any], weight: int) -> int:
+        """As `run_row` for words that pass through a chain; -REFUSED if they must go the general way."""
+        raise NotImplementedError
 
     def _run_kept(self, row: Sequence[Any], weight: int) -> int | None:
         """As `run` for a row that readers of older epochs undo. Ctrl-C waits: it is applied and kept, or neither."""

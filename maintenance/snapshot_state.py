@@ -222,7 +222,7 @@ def _layout(
 ) -> StoreLayout:  # fmt: skip
     """A layout from values of JSON."""
     sorted_by = None if order is None else StoreOrder(tuple(order[0]), tuple((name, flags) for name, flags in order[1]))
-    known = tuple(Summary(*one) for one in summaries)
+    known = tuple(Summary(one[0], one[1], one[2], tuple(one[3])) for one in summaries)
     return StoreLayout(tuple(map(tuple, indexes)), tuple(summed), sorted_by, ranges, known, limbs)
 
 

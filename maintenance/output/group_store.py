@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class GroupStore:
 
     The words of rows are an array for each word of a row, in the order of the store. With `order` the groups of the
     first grouping are sorted by these columns, each with flags; `numbered`: a row's position in its group is known.
-    `extreme`: and the least value of this column in a subtree, or the greatest.
+    `extreme`: and the row with the least values of these columns in a subtree, or with the greatest.
     """
 
     def __init__(
@@ -47,14 +47,17 @@ class GroupStore:
         user: str,
         order: Sequence[tuple[str, int]] = (),
         numbered: bool = False,
-        extreme: tuple[str, bool] | None = None,
+        extreme: tuple[Sequence[str], bool] | None = None,
     ) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
         self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.indexes = [tuple(map(quote, keys)) for keys in groupings]
         by = tuple((quote(name), flags) for name, flags in order)
         self._order, self._numbered = StoreOrder(self.indexes[0], by) if by else None, numbered
-        self._summaries = () if extreme is None else (Summary(quote(extreme[0]), extreme[1]),)
+        self._summaries: tuple[Summary, ...] = ()
+        if extreme is not None:
+            first, *ties = map(quote, extreme[0])
+            self._summaries = (Summary(first, extreme[1], ties=tuple(ties)),)
         # A store has one order: a sorted one is for those alone who need it.
         copy = f"sorted: {self._order} {self._summaries or ''}".rstrip() if by else 0
         self.store: LeafStore = relation.open_store(columns, (), (), (), copy)
@@ -91,13 +94,28 @@ class GroupStore:
         found = rows[0] if len(rows) == 1 else np.concatenate(rows or [np.empty((0, self.relation.width), np.int64)])
         return found[:, places], found[:, -1]
 
+    def encoded_changes(self, done: Sequence[Encoded]) -> tuple[int, int, Any]:
+        """The address and the number of the relation's encoded changes, and what keeps them alive."""
+        items = [item for item in done if item.relation is self.relation]
+        if not items:
+            return 0, 0, None
+        if len(items) == 1:
+            return items[0].address, items[0].rows, items[0]
+        found = np.concatenate([item.keep[: item.rows] for item in items])
+        return int(found.ctypes.data), len(found), found
+
+    def source_places(self) -> tuple[int, list[int]]:
+        """The width of the relation's encoded rows, and where the words of a row of the store lie in them."""
+        inputs = [self.store.inputs["key " + column.expression] for column in self.store.variables]
+        return self.relation.width, [place for one in inputs for place in range(one.place, one.place + one.words)]
+
     def places_of(self, name: str) -> range:
         """The places of a column's words in a row of the store."""
         return self._places[quote(name)]
 
     def null_words(self, name: str) -> tuple[int, ...]:
         """The words of NULL in a column."""
-        return tuple(self._codec(name).encode_value(None))
+        return tuple(self.codec_of(name).encode_value(None))
 
     def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The words of the rows of the groups with these keys, group after group; and how often each is there."""
@@ -123,7 +141,7 @@ class GroupStore:
         """The words of rows in the relation's columns."""
         words: list[np.ndarray] = []
         for column in self.store.variables:
-            words += self._codec(column.name).encode(rows.column(column.name))
+            words += self.codec_of(column.name).encode(rows.column(column.name))
         return np.array(words)
 
     def decoded(self, words: np.ndarray) -> pa.Table:
@@ -133,18 +151,19 @@ class GroupStore:
         arrays, places = {}, self._places
         for column in self.store.variables:
             code = [np.ascontiguousarray(words[place]) for place in places[column.expression]]
-            arrays[column.name] = self._codec(column.name).decode(code)
-        fields = [self._codec(name).arrow_field(name) for name in self._names]
+            arrays[column.name] = self.codec_of(column.name).decode(code)
+        fields = [self.codec_of(name).arrow_field(name) for name in self._names]
         return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
 
     def change(self, words: np.ndarray, weights: np.ndarray, columns: Sequence[str] = ()) -> EncodedChange:
         """Rows that go and come, by their weights, as a change of the relation, or of another with some of its columns
         alone."""
         places, names = self._places, columns or self._names
-        found = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in names}
+        found = {name: (self.codec_of(name), [words[place] for place in places[quote(name)]]) for name in names}
         return EncodedChange(found, weights, lambda: self.decoded(words).select(names))
 
-    def _codec(self, name: str) -> Codec:
+    def codec_of(self, name: str) -> Codec:
+        """The codec of a column."""
         codec = self.store.inputs["key " + quote(name)].codec
         assert codec is not None
         return codec

@@ -1,12 +1,12 @@
 """The rows of a relation in an order within each group: what is nearest to a time, and what is at a position.
 
-Cost: O(log group) for each row that asks, and the rows that are listed (storage/kernels/tables/nearest.py, and
-order_statistics.py there). A position counts copies, from 0.
+Cost: O(log group) for each row that asks, and the rows that are listed (storage/stores/joined_pairs.py, and
+ordered_rows.py there). A position counts copies, from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,20 +16,15 @@ from sqlfront.maintenance.output.group_store import GroupStore
 from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables import nearest, range_extremes
+from sqlfront.storage.stores.joined_pairs import SortedRows
 from sqlfront.storage.stores.ordered_rows import OrderedRows
-from sqlfront.storage.stores.row_addresses import find_rows
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
-    from sqlfront.storage.stores.table import Table
 
 
 class OrderedStore(GroupStore):
-    """The rows of a relation grouped by `keys` and sorted by `order`, whose first column is the time.
-
-    Rows that ask come row after row.
-    """
+    """The rows of a relation grouped by `keys` and sorted by `order`, whose first column is the time."""
 
     def __init__(
         self,
@@ -37,132 +32,26 @@ class OrderedStore(GroupStore):
         keys: Sequence[str],
         order: Sequence[tuple[str, int]],
         user: str,
-        extreme: tuple[str, bool] | None = None,
+        extreme: tuple[Sequence[str], bool] | None = None,
     ) -> None:
         super().__init__(relation, [keys], user, order, extreme=extreme)
-        self._keys, self._time = keys, order[0][0]
+        self._keys = keys
 
-    @property
+    @cached_property
     def key_places(self) -> list[int]:
         """The places of the words of a row's key."""
         return [place for name in self._keys for place in self.places_of(name)]
 
-    def take_steps(self) -> int:
-        """The steps of reads since this was asked last."""
-        steps = int(self._scratch[at.STEPS])
-        self._scratch[at.STEPS] = 0
-        return steps
+    def sorted_rows(self) -> SortedRows:
+        """The rows as they lie now."""
+        return SortedRows(self.store.table, self.index_number(), self.key_places)
 
-    def test(self, column: str, asking: OrderedStore, asked: str, operator: str, *, nulls_last: bool) -> np.ndarray:
+    def test(self, column: str, asking: OrderedStore, asked: str, operator: str, *, nulls_last: bool) -> list[int]:
         """The test of a member's column by a column of a row of `asking`, which stands left of the operator."""
         flags = at.ORDER_NULLS_LAST if nulls_last else 0
-        places = [(place, kind + flags, operand) for place, kind, operand in order_places(self._codec(column), 0)]
+        places = [(place, kind + flags, operand) for place, kind, operand in order_places(self.codec_of(column), 0)]
         theirs, mine = asking.places_of(asked)[0], self.places_of(column)[0]
-        return np.array(WordTest(PASSING[operator], theirs, mine, places).words(), np.int64)
-
-    @property
-    def time_place(self) -> int:
-        """The place of the first word of a row's time."""
-        return self.places_of(self._time)[0]
-
-    def groups(self, keys: np.ndarray) -> np.ndarray:
-        """The addresses of the groups with these keys."""
-        return find_rows(self._group, keys, self._scratch)
-
-    def rows(self, words: np.ndarray) -> np.ndarray:
-        """The addresses of the rows with these words, 0 where there is none."""
-        return find_rows(self.store.table, words, self._scratch)
-
-    def first(
-        self, keys: np.ndarray, rows: np.ndarray, test: np.ndarray, most: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The first members that pass each row's test, as long as they are `most` copies: their addresses, how many
-        copies of each are within, and how many members each row has."""
-        groups, sizes = self.groups(keys), np.empty(len(rows), np.int64)
-
-        def listed(out: int) -> int:
-            found: int = nearest.first_members(
-                self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data,
-                rows.ctypes.data, len(rows), rows.shape[1], test.ctypes.data, most, self.store.table.keys,
-                sizes.ctypes.data, self._scratch.ctypes.data, out,
-            )  # fmt: skip
-            return found
-
-        members = np.empty((listed(0) if most > 1 else len(rows), 2), np.int64)
-        members = members[: listed(members.ctypes.data)]
-        return members[:, 0].copy(), members[:, 1].copy(), sizes
-
-    def before(self, rows: np.ndarray, most: int) -> np.ndarray:
-        """The addresses of the last members before each row that make `most` copies with those between; 0 where none
-        does. The rows are laid out as the store's."""
-        groups, out = self.groups(rows[:, self.key_places]), np.empty(len(rows), np.int64)
-        nearest.members_before(
-            self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data, rows.ctypes.data,
-            len(rows), rows.shape[1], most, self.store.table.keys, self._scratch.ctypes.data, out.ctypes.data,
-        )  # fmt: skip
-        return out
-
-    def at(self, rows: np.ndarray) -> np.ndarray:
-        """The addresses of the members at the places of rows that are laid out as the store's."""
-        groups = self.groups(rows[:, self.key_places])
-
-        def listed(out: int) -> int:
-            found: int = nearest.members_at(
-                self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data,
-                rows.ctypes.data, len(rows), rows.shape[1], self._scratch.ctypes.data, out,
-            )  # fmt: skip
-            return found
-
-        return _listed(listed)
-
-    def extremes(
-        self, keys: np.ndarray, rows: np.ndarray, lower: np.ndarray | None, upper: np.ndarray | None
-    ) -> np.ndarray:
-        """The addresses of the members with the extreme value within each row's bounds, 0 where there is none."""
-        groups, out = self.groups(keys), np.empty(len(rows), np.int64)
-        range_extremes.extremes(
-            self.store.table.address, self._group.address, groups.ctypes.data, rows.ctypes.data, len(rows),
-            rows.shape[1], _address(lower), _address(upper), self._scratch.ctypes.data, out.ctypes.data,
-        )  # fmt: skip
-        return out
-
-    def ranges(
-        self,
-        keys: np.ndarray,
-        rows: np.ndarray,
-        test: np.ndarray,
-        ends: np.ndarray | None = None,
-        beside: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """The addresses of the members that pass a row's test and not that of the row at its end (0: there is none).
-        With a test `beside`, of the column of extremes, those that pass it too."""
-        groups, ends = self.groups(keys), np.zeros(len(rows), np.int64) if ends is None else ends
-
-        def listed(out: int) -> int:
-            found: int = nearest.ranges(
-                self.store.table.address, self.index_number(), self._group.address, groups.ctypes.data,
-                rows.ctypes.data, len(rows), rows.shape[1], test.ctypes.data, ends.ctypes.data, _address(beside),
-                self._scratch.ctypes.data, out,
-            )  # fmt: skip
-            return found
-
-        return _listed(listed)
-
-    @property
-    def _group(self) -> Table:
-        return self.store.table.groups[self.index_number()]
-
-
-def _address(test: np.ndarray | None) -> int:
-    return 0 if test is None else test.ctypes.data
-
-
-def _listed(into: Callable[[int], int]) -> np.ndarray:
-    """The addresses that are listed to an address, and counted at 0."""
-    addresses = np.empty(into(0), np.int64)
-    if len(addresses):
-        into(addresses.ctypes.data)
-    return addresses
+        return WordTest(PASSING[operator], theirs, mine, places).words()
 
 
 class Run(NamedTuple):
@@ -229,13 +118,13 @@ class NumberedStore(GroupStore):
     def numbers(self, name: str, words: np.ndarray) -> np.ndarray:
         """The whole numbers of a column in rows, 0 for NULL."""
         code = [np.ascontiguousarray(words[place]) for place in self.places_of(name)]
-        return self._codec(name).decode(code).fill_null(0).to_numpy()
+        return self.codec_of(name).decode(code).fill_null(0).to_numpy()
 
     def with_numbers(self, name: str, words: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Rows with other numbers in a column, but for NULLs."""
         import pyarrow as pa
 
         found, places = words.copy(), self.places_of(name)
-        for place, word in zip(places, self._codec(name).encode(pa.array(numbers)), strict=True):
+        for place, word in zip(places, self.codec_of(name).encode(pa.array(numbers)), strict=True):
             found[place] = np.where(words[places[0]] == at.NULL_CODE, words[place], word)
         return found

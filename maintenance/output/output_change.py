@@ -220,28 +220,24 @@ def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table 
             assert row is not None
             arrays.append(row.column(number).take(pa.array(np.zeros(raw.num_rows, np.int64))))
             continue
-        array = raw.column(place)
-        if array.type != type_ and (_is_text(array, type_) or _is_narrower(array.type, type_)):
-            array = array.cast(type_)
-        if array.type != type_:
+        array = as_shown(raw.column(place), type_)
+        if array is None:
             return None
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _is_text(array: pa.Array, shown: pa.DataType) -> bool:
-    """Whether texts may be shown with short offsets."""
+def as_shown(array: Any, type_: pa.DataType) -> Any:
+    """A raw column in the type in which DuckDB shows it; None if it takes more than another width of texts or
+    decimals."""
     import pyarrow as pa
 
-    return bool(shown == pa.string() and array.nbytes < 2**31)
-
-
-def _is_narrower(own: pa.DataType, shown: pa.DataType) -> bool:
-    """Whether a decimal is shown in more words."""
-    import pyarrow as pa
-
-    decimals = pa.types.is_decimal(own) and pa.types.is_decimal(shown)
-    return decimals and (own.precision, own.scale) == (shown.precision, shown.scale)
+    own = array.type
+    short = type_ == pa.string() and array.nbytes < 2**31
+    wider = pa.types.is_decimal(own) and pa.types.is_decimal(type_) and own.scale == type_.scale
+    if own != type_ and (short or (wider and own.precision == type_.precision)):
+        array = array.cast(type_)
+    return array if array.type == type_ else None
 
 
 def images(change: OutputChange, version: int, timestamp: Any) -> pa.Table:
@@ -287,9 +283,9 @@ def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
     from sqlfront.storage.codecs.casting import in_own_types
 
     table = in_own_types(table, types)
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if getattr(column.type, "type_name", None) == "hugeint":
+    for place, kind in enumerate(table.schema.types):
+        if getattr(kind, "type_name", None) == "hugeint":
+            column, name = table.column(place), table.column_names[place]
             type_, chunks = pa.decimal128(38, 0), [chunk.storage for chunk in column.chunks]
             views = [pa.Array.from_buffers(type_, len(c), c.buffers(), offset=c.offset) for c in chunks]
             table = table.set_column(place, name, pa.chunked_array(views, type_))

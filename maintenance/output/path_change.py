@@ -20,6 +20,7 @@ from sqlfront.maintenance.output.output_change import (
     UPDATE_PREIMAGE,
     EncodedChange,
     OutputChange,
+    as_shown,
     netted,
     sql_rows,
 )
@@ -109,7 +110,7 @@ class PathChange:
         if shown_tuple(definition) is None:
             words, counts = _netted(words, counts)
         elif program.is_plain:
-            return EncodedChange(words, counts, lambda: self._output(gathered, sides)[0])
+            return EncodedChange(words, counts, lambda: self._shown(words, gathered, sides))
         return EncodedChange(words, counts, lambda: self._decoded(words))
 
     @functools.cached_property
@@ -119,6 +120,19 @@ class PathChange:
             return RowProgram(self._view.definition, self._view.codecs, self._dictionaries)
         except NotSupportedError:
             return None
+
+    def _shown(self, words: Words, gathered: Gathered, sides: list[tuple[str, np.ndarray]]) -> pa.Table:
+        """Rows in words, none of which is computed, in the types that DuckDB has once told for the view's columns."""
+        import pyarrow as pa
+
+        schema = self._view.output_schema
+        if schema is None:
+            return self._output(gathered, sides)[0]
+        own = (codec.decode(list(code)) for codec, code in words.values())
+        arrays = [as_shown(array, type_) for array, type_ in zip(own, schema.types, strict=True)]
+        if any(array is None for array in arrays):
+            return self._output(gathered, sides)[0]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def _decoded(self, words: Words) -> pa.Table:
         """Rows in words, in the types that DuckDB has for a view's columns."""

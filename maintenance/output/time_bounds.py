@@ -17,6 +17,7 @@ from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import range_scan
 from sqlfront.storage.kernels.tables.row_order import compare_rows
+from sqlfront.storage.stores.row_addresses import find_rows, first_passing, gather_words, list_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _BEHIND = {"<": at.PASS_GREATER, ">": at.PASS_LESS, "=": 0}
 """Which rows pass, by how the bound compares with them."""
 _ABOVE, _NOT_BELOW = at.PASS_LESS, at.PASS_LESS | at.PASS_EQUAL
-_NO_KEY = np.zeros((1, 0), np.int64)
 
 
 class TimedRows(OrderedStore):
@@ -34,22 +34,36 @@ class TimedRows(OrderedStore):
 
     def __init__(self, relation: Relation, column: str, user: str) -> None:
         super().__init__(relation, (), [(column, 0)], user)
-        self.codec = self._codec(column)
+        self.codec, self._column = self.codec_of(column), column
+
+    @property
+    def time_place(self) -> int:
+        """The place of the first word of a row's time."""
+        return self.places_of(self._column)[0]
 
     def next(self, test: np.ndarray, bound: np.ndarray) -> np.ndarray | None:
         """What is compared of the first row that passes a test against a bound; None if no row does. O(log N)."""
-        addresses, _, _ = self.first(_NO_KEY, bound.reshape(1, -1), test, 1)
-        if not len(addresses):
+        address = first_passing(self.store.table, self._group(), bound, test, self._scratch)
+        if address == 0:
             return None
-        words, _ = self.rows_at(addresses)
-        return np.ascontiguousarray(words[self.time_place : self.time_place + self.codec.words, 0])
+        return gather_words(np.array([address]), range(self.time_place, self.time_place + self.codec.words))[:, 0]
 
     def between(self, test: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The words of the rows that pass a test against one bound and fail it against another, row after row, and how
         often each is there. O(log N), and a step for each."""
-        ends = np.array([high.ctypes.data], np.int64)
-        words, there = self.rows_at(self.ranges(_NO_KEY, low.reshape(1, -1), test, ends))
+        addresses = list_between(self.store.table, self._group(), low, high, test, self._scratch)
+        words, there = self.rows_at(addresses)
         return words.T, there
+
+    def take_steps(self) -> int:
+        """The steps of reads since this was asked last."""
+        steps = int(self._scratch[at.STEPS])
+        self._scratch[at.STEPS] = 0
+        return steps
+
+    def _group(self) -> int:
+        """The address of the row of the only group, 0 without rows."""
+        return int(find_rows(self.store.table.groups[0], np.zeros((1, 0), np.int64), self._scratch)[0])
 
 
 class Compared:

@@ -7,6 +7,7 @@ per distinct part, so measures that agree on a subtree share their work there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -33,11 +34,16 @@ class Shape:
 
     def places(self, variables: Iterable[str]) -> tuple[int, ...]:
         """The key words that hold these variables, in this order."""
+        return tuple(place for variable in variables for place in self._starts[variable])
+
+    @functools.cached_property
+    def _starts(self) -> dict[str, range]:
+        """The key words of each variable."""
         starts, at = {}, 0
         for variable, width in zip(self.variables, self.widths, strict=True):
             starts[variable] = range(at, at + width)
             at += width
-        return tuple(place for variable in variables for place in starts[variable])
+        return starts
 
 
 def parts_of(measures: Iterable[Measure], atoms: Iterable[str]) -> tuple[Part, ...]:

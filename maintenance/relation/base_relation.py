@@ -33,6 +33,7 @@ from sqlfront.storage.codecs.sums import FactorRange, encode_factor
 from sqlfront.storage.errors import DataError, IntegrityError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
+from sqlfront.storage.stores.row_addresses import address_of
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -355,7 +356,7 @@ class Relation:
     def compute(self, data: np.ndarray) -> bool:
         """Fill in the computed items of encoded rows; False if DuckDB has to."""
         if self.computation is not None:
-            return self.computation.run(int(data.ctypes.data), self.width, len(data))
+            return self.computation.run(address_of(data), self.width, len(data))
         return all(item.source is not None for item in self.inputs.values())
 
     def encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:

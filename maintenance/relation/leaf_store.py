@@ -44,11 +44,13 @@ class StoreOrder(NamedTuple):
 
 class Summary(NamedTuple):
     """What rows of sorted groups know of those below them in the groups' trees: the greatest or the least value of an
-    expression; or, without one, how many groups of peers there are, which tie in the first `items` of the order."""
+    expression, of equal ones the one with the greatest or least values of the expressions `ties`; or, without one, how
+    many groups of peers there are, which tie in the first `items` of the order."""
 
     expression: str = ""
     greatest: bool = False
     items: int = 0
+    ties: tuple[str, ...] = ()
 
 
 @dataclass
@@ -103,10 +105,11 @@ class LeafStore:
     def summarised(self, codec_of: Callable[[LeafColumn], Codec]) -> list[tuple[int, Places]]:
         """The subtree summaries of the table's rows: their kinds, and the words to compare."""
         found = list[tuple[int, Places]]()
-        for expression, greatest, items in self.summaries:
+        for expression, greatest, items, ties in self.summaries:
             if expression:
                 flags = 0 if greatest else ORDER_DESCENDING
-                found.append((SUMMARY_EXTREME, self._places(expression, flags, codec_of)))
+                places = [one for each in (expression, *ties) for one in self._places(each, flags, codec_of)]
+                found.append((SUMMARY_EXTREME, places))
             else:
                 found.append((SUMMARY_PEERS, self._order_places(items, codec_of)))
         return found

@@ -30,8 +30,12 @@ from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.planner.theory.core import ignores_multiplicity
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.tables import appended_rows
+from sqlfront.storage.stores.row_addresses import address_of
 from sqlfront.storage.stores.table import Table
+
+_copy_columns = entry_point(appended_rows.copy_columns)
 
 USUAL_ROWS = 65536
 """Rows of an epoch's change for which memory is kept ready."""
@@ -99,16 +103,15 @@ class OutputDelta(Attachment):
         if listed.used and (self.table.used or not self._are_apart(columns)):
             self._add_up()
             columns = _columns(self.table)
-        changed = np.zeros(columns.shape[1], bool)
-        for column in columns[shape.keys + shape.limbs :]:
-            changed |= column != 0
+        changed = (columns[shape.keys + shape.limbs :] != 0).any(0)
         return columns.T if changed.all() else columns[:, changed].T
 
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back, unless the epoch has filled it."""
         kept = MOST_ROWS if self.table.used + self._listed.used > USUAL_ROWS // 2 else USUAL_ROWS
         self._forget_listed()
-        self.table.clear()
+        if self.table.used:
+            self.table.clear()
         for table in (self.table, self._listed, *self._aggregates.values()):
             if table.capacity > kept:
                 table.compact()
@@ -302,7 +305,7 @@ class Emission:
 def _columns(table: Table) -> np.ndarray:
     """The words of a table's rows, column after column."""
     words = np.empty((table.width, table.used), np.int64)
-    appended_rows.copy_columns(table.address, words.ctypes.data)
+    _copy_columns(table.address, address_of(words))
     return words
 
 

@@ -101,7 +101,7 @@ class NearestRows:
 
 @dataclass(frozen=True)
 class ExtremeRows(NearestRows):
-    """Rows of the relation `left`, each with the least value of the one column of `right` that is `shown`, or its
+    """Rows of the relation `left`, each with the row of `right` that has the least values of the columns `by`, or the
     greatest, among the rows with equal `keys` whose time meets the comparison with the left's time and, if there are
     `second` ones, that with these.
 
@@ -110,14 +110,16 @@ class ExtremeRows(NearestRows):
 
     second: tuple[tuple[str, str], ...] = ()
     greatest: bool = False
+    by: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        return "MAX within ranges" if self.greatest else "MIN within ranges"
+        return f"{'ARG_' if len(self.by) > 1 else ''}{'MAX' if self.greatest else 'MIN'} within ranges"
 
     @property
     def nearest(self) -> str:
-        return "greatest value" if self.greatest else "least value"
+        extreme = "greatest" if self.greatest else "least"
+        return f"row of the {extreme} {self.by[0]}" if len(self.by) > 1 else f"{extreme} value"
 
     @property
     def cost(self) -> Cost:

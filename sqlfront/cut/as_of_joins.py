@@ -68,7 +68,8 @@ class _Nearest:
         times = [self._columns(Pair(mine, theirs), left, right) for _, mine, theirs in compared]
         self._times, self._time = times[0], times[0][1]
         self._bounds = [(mine, operator) for (mine, _), (operator, _, _) in zip(times, compared, strict=True)]
-        ties = {right.column(one.value, one.value.type): one for one in term.order[1:]}
+        self._by = [right.column(one.value, one.value.type) for one in term.order]
+        ties = dict(zip(self._by[1:], term.order[1:], strict=True))
         self._ties = {column: one for column, one in ties.items() if column != self._time}
         self._left, self._right = left.rows(), right.rows()
         for column in (*(mine for mine, _ in self._bounds), *self._right.columns):
@@ -100,7 +101,7 @@ class _Nearest:
         for side, table in ((self._left, left), (self._right, right)):
             named = zip(side.columns, blocks.definitions[table].columns, strict=True)
             names |= {column: name for column, (name, _) in named}
-        shown = self._term.right.columns if self._is_nearest else columns_of(self._term.order[0].value)
+        shown = self._term.right.columns if self._is_nearest else columns_of(self._term.order[-1].value)
         columns = (*self._left.columns, *shown)
         rows = NearestRows(
             left,
@@ -116,7 +117,8 @@ class _Nearest:
         )
         if not self._is_nearest:
             second = tuple((names[mine], operator) for mine, operator in self._bounds[1:])
-            rows = ExtremeRows(**vars(rows), second=second, greatest=self._term.order[0].descending)
+            by = tuple(names[column] for column in self._by)
+            rows = ExtremeRows(**vars(rows), second=second, greatest=self._term.order[0].descending, by=by)
         table = blocks.add_view(rows)
         blocks.shared[table] = table
         return Common(table, self._term, columns)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sqlfront.cut.expressions.scalar_forms import SUBTRACT
+from sqlfront.cut.expressions.separated_sides import ABSOLUTE
 from sqlfront.cut.split_conditions import ORDERS
 from sqlfront.planner.algebra.clock import BETWEEN
 from sqlfront.planner.algebra.join_sides import is_plain
@@ -36,6 +38,10 @@ COMPUTED = "a condition over several tables is computed for the changed rows of 
 ALTERNATIVES = (
     "write `t < a OR t < b` as `t < greatest(a, b)`, and alternatives that exclude each other, "
     "as `b IS NULL OR t < b`, as a UNION ALL of joins, one for each: these are ranges of sorted lists"
+)
+ROUNDED = (
+    "write `a - b < c` over DOUBLE or FLOAT as `a < b + c`, and `abs(a - b) <= c` as `a BETWEEN b - c AND b + c`: "
+    "these are ranges of sorted lists, which round the sum instead of the difference"
 )
 Owners = Mapping[Column, frozenset[int]]
 """For each column of a join the numbers of the tables and blocks that decide it."""
@@ -69,6 +75,8 @@ def with_computed_conditions(core: Term, blocks: Blocks) -> Term:
         blocks.told[COMPUTED] = None
         if any(isinstance(one, Logic) and one.word == "OR" and _compares_all(one) for one in mixed):
             blocks.told[ALTERNATIVES] = None
+        if any(_is_rounded(one, owners) for one in mixed):
+            blocks.told[ROUNDED] = None
         met = blocks.new.column("met", "BOOLEAN")
         rows = extended(below, [Made(met, conjunction(mixed))])
         return projected(Filter(blocks.common(rows), Ref(met)), part.columns)
@@ -121,6 +129,18 @@ def _compares_all(condition: Logic) -> bool:
     return all(
         isinstance(one, Compare | IsNull) or (isinstance(one, Call) and one.form == BETWEEN) for one in condition.parts
     )
+
+
+def _is_rounded(condition: Scalar, owners: Owners) -> bool:
+    """Whether a comparison has a difference of floating numbers of two tables."""
+    if isinstance(condition, Compare):
+        return any(_is_rounded(side, owners) for side in parts_of(condition))
+    if not isinstance(condition, Call):
+        return False
+    if condition.form in (ABSOLUTE, BETWEEN):
+        return any(_is_rounded(one, owners) for one in condition.arguments)
+    read = {_read(one, owners) for one in condition.arguments} - {frozenset()}
+    return condition.type in ("DOUBLE", "FLOAT") and condition.form == SUBTRACT and len(read) > 1
 
 
 def _is_mixed(condition: Scalar, owners: Owners) -> bool:

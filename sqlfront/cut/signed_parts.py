@@ -1,9 +1,10 @@
 """A join under a condition that is no range, as a sum of joins whose conditions are ranges, each with a sign.
 
-An OR of disjoint ranges is the sum of the joins by each. Overlapping intervals, `a.s <= b.e AND b.s <= a.e`, are the
-pairs with `b.s <= a.e` less those with `b.e < a.s`: where `s <= e` holds on both sides, the second are some of the
-first. So counts and sums are those of one-sided ranges, O(log N) each, added up by group. A CHECK or a filter says that
-the ends are ordered; the condition is added to both joins, which leaves out rows with a NULL.
+An OR of disjoint ranges is the sum of the joins by each, and so is `b IS NULL OR t < b`. Overlapping intervals,
+`a.s <= b.e AND b.s <= a.e`, are the pairs with `b.s <= a.e` less those with `b.e < a.s`: where `s <= e` holds on both
+sides, the second are some of the first. So counts and sums are those of one-sided ranges, O(log N) each, added up by
+group. A CHECK or a filter says that the ends are ordered; the condition is added to both joins, which leaves out rows
+with a NULL.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
-from sqlfront.cut.expressions.disjoint_ranges import bounds_of, disjoint_ranges
+from sqlfront.cut.expressions.disjoint_ranges import apart_by_null, bounds_of, disjoint_ranges
 from sqlfront.cut.expressions.scalar_forms import call
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, is_exact_number
 from sqlfront.cut.measures_of import COUNTS
@@ -40,6 +41,9 @@ from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Made, Map, Sca
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
+APART = (
+    "the pairs of `b IS NULL OR t < b` are those without b and those of the comparison, which have nothing in common"
+)
 DISJOINT = "the pairs of an OR of ranges are those of each range: the ranges have nothing in common"
 SUBTRACTED = (
     "pairs between two bounds are the pairs within one bound, less the pairs outside of the other bound: the ends are "
@@ -78,12 +82,20 @@ def _told(shape: Shape, note: str, blocks: Blocks) -> Shape:
 
 
 def _of_alternatives(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
-    """An OR of disjoint ranges as one join by each."""
+    """An OR of alternatives that have nothing in common as one join by each."""
+
+    def leaves(value: Scalar) -> list[str]:
+        return sorted(map(str, flat.leaves_of(value)))
+
     for condition in flat.conditions:
-        ranges = disjoint_ranges(condition, lambda value: sorted(map(str, flat.leaves_of(value))), blocks.types)
-        if ranges is not None:
+        if len(leaves(condition)) < 2:
+            continue
+        found, note = disjoint_ranges(condition, leaves, blocks.types), DISJOINT
+        if found is None:
+            found, note = apart_by_null(condition, leaves), APART
+        if found is not None:
             rest = [one for one in flat.conditions if one != condition]
-            return [_Part(1, (*rest, *one)) for one in ranges], DISJOINT
+            return [_Part(1, (*rest, *one)) for one in found], note
     return None
 
 

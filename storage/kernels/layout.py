@@ -143,3 +143,27 @@ MOST_RUNS = 64
 
 # How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
 FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2
+
+# A list of words that grows: its address, its room and the words in use.
+LIST_AT, LIST_ROOM, LIST_USED = range(3)
+LIST_WORDS = 3
+
+# The pairs of rows of two tables (programs/nearest_pairs.py). Of the left, of the pairs' own rows and of the right: the
+# table, the group table of the ordered index and its number, then lists that begin with their length: the places of all
+# key words, and of the group's key words.
+(
+    PAIRS_LEFT, PAIRS_LEFT_GROUP, PAIRS_LEFT_INDEX, PAIRS_LEFT_WORDS, PAIRS_LEFT_KEY,
+    PAIRS_OWN, PAIRS_OWN_GROUP, PAIRS_OWN_INDEX, PAIRS_OWN_WORDS, PAIRS_OWN_KEY,
+    PAIRS_RIGHT, PAIRS_RIGHT_GROUP, PAIRS_RIGHT_INDEX, PAIRS_RIGHT_WORDS, PAIRS_RIGHT_KEY,
+) = range(15)  # fmt: skip
+# Where the words of a changed row lie in encoded rows: the width of these, then a list of places.
+PAIRS_LEFT_SOURCE, PAIRS_RIGHT_SOURCE = 15, 16
+# Tests (0: none): of the right by a row of the left, a lower and an upper bound; of the left, and of own rows, by a row
+# of the right, and beside that those of the columns of extremes.
+PAIRS_LOWER, PAIRS_UPPER, PAIRS_REACHED, PAIRS_OWN_REACHED, PAIRS_BESIDE, PAIRS_OWN_BESIDE = range(17, 23)
+# How many copies are joined, 0: the extreme row; whether rows without a partner are kept; where own words come from:
+# a list of (own place, left place), and one of (own place, right place, word of NULL); room for an own row.
+PAIRS_MOST, PAIRS_OUTER, PAIRS_LAID, PAIRS_SHOWN, PAIRS_ROW = range(23, 28)
+# Lists: changed rows of the left and of the right, addresses of rows to look at again, made rows, slots to net these.
+PAIRS_MOVED, PAIRS_CAME, PAIRS_LEFTS, PAIRS_OWNS, PAIRS_MADE, PAIRS_SLOTS = range(28, 28 + 6 * LIST_WORDS, LIST_WORDS)
+PAIRS_SIZE = 28 + 6 * LIST_WORDS

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import python_rows
-from sqlfront.storage.kernels.tables import group_reads, key_lookups
-from sqlfront.storage.stores.table import Table
+from sqlfront.storage.kernels.tables import group_reads, key_lookups, nearest, range_scan
+from sqlfront.storage.kernels.tables.upkeep import free_words
+from sqlfront.storage.stores.table import Table, words_at
 
 _object_word = entry_point(python_rows.object_word)
 _DATA = object.__basicsize__ // 8
@@ -63,6 +65,31 @@ def list_runs(
     found = np.empty(listed(0), np.int64)
     listed(address_of(found))
     return sizes, found
+
+
+def first_passing(table: Table, group: int, row: np.ndarray, test: np.ndarray, scratch: np.ndarray) -> int:
+    """The first row of the group at an address, of the only index of a table, that passes a row's test; 0 if none does.
+    O(log group) expected."""
+    root = nearest.root_of(table.groups[0].address, group)
+    member = range_scan.first_passing(table.address, address_of(scratch), root, address_of(test), address_of(row))
+    return 0 if member == 0 else int(table.header[at.ROWS]) + (member - 1) * table.width * 8
+
+
+def list_between(
+    table: Table, group: int, row: np.ndarray, end: np.ndarray, test: np.ndarray, scratch: np.ndarray
+) -> np.ndarray:
+    """The rows of the group at an address, of the only index of a table, that pass a row's test and fail that of the
+    row at the end. O(log group) expected, and a step for each."""
+    words = np.zeros(at.LIST_WORDS, np.int64)
+    nearest.list_range(
+        table.address, 0, table.groups[0].address, group, address_of(row), address_of(test), address_of(end), 0,
+        address_of(scratch), address_of(words),
+    )  # fmt: skip
+    pairs = words_at(int(words[at.LIST_AT]), int(words[at.LIST_USED])).reshape(-1, 2)
+    found = pairs[:, 0].copy()
+    if words[at.LIST_ROOM]:
+        free_words(int(words[at.LIST_AT]))
+    return found
 
 
 def group_sizes(group: Table, groups: np.ndarray) -> np.ndarray:

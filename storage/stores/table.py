@@ -210,7 +210,7 @@ class Table:
 
     def forget_appended(self) -> None:
         """Empty a table of rows that have been appended, which no slots lead to; its memory stays. O(1)."""
-        self.header[[at.USED, at.LIVE]] = 0
+        self.header[at.USED] = self.header[at.LIVE] = 0
 
     def reset(self) -> None:
         """Empty a table that counts no references, with its groups, and give its memory back. O(1)."""

@@ -1,7 +1,8 @@
 """Extremes of groups of an inequality join become as-of joins, where each group is one row of a side.
 
 `SELECT r.id, arg_max(s.x, s.t) FROM r JOIN s ON s.k = r.k AND s.t <= r.t GROUP BY r.id` with a key r.id asks for the
-nearest row. `min(s.x)` and `max(s.x)`, also under `s.t BETWEEN r.a AND r.b`, ask for the first row by x of a range.
+nearest row. `min(s.x)`, `max(s.x)` and `arg_max(s.x, s.y)`, also under `s.t BETWEEN r.a AND r.b`, ask for the first row
+of a range by x, or by y and x.
 Other aggregates of the groups are computed apart and joined by the group. The pairs need not be kept: O(N) rows.
 """
 
@@ -136,9 +137,11 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
     value, *by = one.arguments
     sorts = tuple(Sort(item, descending) for item in (*by, value))
     is_nearest = any(goes_away(bound, sorts[0]) for bound in compared)
-    if not is_nearest and (by or type_family(value) not in ORDERED):
+    if not is_nearest and not all(type_family(each) in ORDERED for each in one.arguments):
         return None
-    present = [Not(IsNull(value))] if by and not columns_of(value) <= never_null(right, facts) else []
+    # What is compared with a bound is not NULL.
+    tested = dict.fromkeys((value,) if is_nearest else one.arguments) if by else {}
+    present = [Not(IsNull(each)) for each in tested if not columns_of(each) <= never_null(right, facts)]
     return _Extreme(one.column, value, sorts, conjunction([one.filter, *present]))
 
 

@@ -1,7 +1,8 @@
-"""OR of comparisons of one difference, as ranges that have nothing in common.
+"""OR of conditions as alternatives that have nothing in common.
 
 `x < y - 5 OR x > y + 5` compares x - y with two constants: it is less than -5, or more than 5. Ranges that overlap are
-one. So the pairs that meet the OR are those of one range and those of the other, each once.
+one. So the pairs that meet the OR are those of one range and those of the other, each once. `y IS NULL OR x < y` has
+the pairs without y, and those of the comparison, which no NULL meets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sqlfront.binding.scalar_types import BETWEEN
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
 from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part, interval_of
 from sqlfront.cut.expressions.value_types import ComparedTypes, is_exact_number, is_lossless
-from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, Logic, Not, Scalar, columns_of, conjuncts
+from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, IsNull, Logic, Not, Scalar, columns_of, conjuncts
 from sqlfront.planner.algebra.to_sql import scalar_sql
 
 _MOMENTS = ("DATE", "TIMESTAMP")
@@ -66,6 +67,24 @@ def disjoint_ranges(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) 
         return None
     merged = _merged(ranges)
     return [one.conditions for one in merged] if len(merged) > 1 else None
+
+
+def apart_by_null(condition: Scalar, atoms_of: AtomsOf) -> list[list[Scalar]] | None:
+    """The conditions of the two alternatives of `y IS NULL OR x < y`, of which a pair of rows that meets the OR meets
+    exactly one: a comparison of y is not met where y is NULL. None if the condition is no such OR."""
+    alternatives = _alternatives(condition)
+    nulls = [one for one in alternatives if isinstance(one, IsNull) and len(atoms_of(one)) == 1]
+    if len(alternatives) != 2 or len(nulls) != 1:
+        return None
+    [rest] = (one for one in alternatives if one not in nulls)
+    tests = [bound for part in conjuncts(rest) for bound in bounds_of(part)]
+    compared = [side for test in tests if isinstance(test, Compare) for side in _strict_sides(test)]
+    return [[nulls[0]], tests] if nulls[0].part in compared else None
+
+
+def _strict_sides(test: Compare) -> tuple[Scalar, ...]:
+    """The sides of a comparison that no NULL meets."""
+    return (test.left, test.right) if test.operator in ("=", "<", "<=", ">", ">=", "<>") else ()
 
 
 def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:

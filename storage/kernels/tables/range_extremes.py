@@ -10,7 +10,6 @@ from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.extreme_search import within
-from sqlfront.storage.kernels.tables.nearest import root_of
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 from sqlfront.storage.kernels.tables.subtree_summaries import extreme_below, summary_order
 
@@ -66,13 +65,3 @@ def last_within(table, scratch, node, lower, upper, row):
             other = last_below(table, right) if upper == 0 else last_passing(table, scratch, right, upper, row, 1)
             return last_of(table, last_of(table, one, address), other)
     return 0
-
-
-@kernel("void(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
-def extremes(table, group, groups, rows, count, width, lower, upper, scratch, out):
-    """The address of the member within each row's bounds that is last in the second order, 0 if there is none. Rows,
-    groups and tests are those of nearest.py."""
-    for i in range(count):
-        root = root_of(group, load(groups, i))
-        store(out, i, last_within(table, scratch, root, lower, upper, rows + i * width * 8))
-    store(scratch, STEPS, load(scratch, STEPS) + count)

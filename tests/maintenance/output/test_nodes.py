@@ -159,6 +159,7 @@ GROUPS: dict[str, ComputedRows] = {
         (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("m", "BIGINT")),
         ("c",),
         second=(("b", ">"),),
+        by=("c",),
     ),
 }
 

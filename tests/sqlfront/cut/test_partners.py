@@ -184,5 +184,27 @@ def test_explain_names_ranges_for_alternatives_that_are_none(con: sqlfront.Conne
     assert "`t < greatest(a, b)`" in con.explain(either).to_dict()["reason"]
     one = con.explain("SELECT l.k FROM l, r WHERE l.x < greatest(r.y, r.k)").to_dict()
     assert "no combinations of rows of both sides are stored" in one["reason"] and one["cost"]["space"] == "O(N)"
-    apart = "SELECT l.k FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
+    apart = "SELECT max(l.k) FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
     assert "UNION ALL" in con.explain(apart).to_dict()["reason"]
+
+
+def test_explain_names_ranges_for_differences_that_are_rounded(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE d (x DOUBLE); CREATE TABLE f (y DOUBLE)")
+    for condition in ("d.x - f.y < 5", "abs(d.x - f.y) <= 5", "2 >= abs(f.y - d.x)", "d.x - f.y BETWEEN 1 AND 2"):
+        told = con.explain(f"SELECT d.x FROM d, f WHERE {condition}").to_dict()["reason"]
+        assert "`a < b + c`" in told, condition
+    for condition in ("d.x * f.y < 5", "d.x - 1 < f.y * d.x"):
+        assert "`a < b + c`" not in con.explain(f"SELECT d.x FROM d, f WHERE {condition}").to_dict()["reason"]
+    one = con.explain("SELECT d.x FROM d, f WHERE d.x BETWEEN f.y - 5 AND f.y + 5").to_dict()
+    assert "no combinations of rows of both sides are stored" in one["reason"]
+
+
+def test_an_open_end_is_an_alternative_of_its_own(con: sqlfront.Connection) -> None:
+    """The pairs without an end, and those before it, are each a range: no rows of the join are met and left out."""
+    query = "SELECT l.k, {} FROM l, r WHERE l.k >= r.k AND (r.y IS NULL OR l.k < r.y)"
+    rows = con.explain(query.format("r.y")).to_dict()["reason"]
+    assert "which have nothing in common" in rows and "computed for the changed rows" not in rows
+    other = con.explain("SELECT l.k FROM l, r WHERE r.k IS NULL OR l.k < r.y").to_dict()["reason"]
+    assert "computed for the changed rows" in other  # Both alternatives may be met.
+    counts = con.explain(f"{query.format('count(*) AS n')} GROUP BY l.k").to_dict()
+    assert "which have nothing in common" in counts["reason"] and "a block's result" not in counts["cost"]["space"]
