@@ -36,6 +36,20 @@ NATIVE = {
     "order of a join": "SELECT t.s, u.x FROM t JOIN u ON t.k = u.k ORDER BY t.x + u.x DESC, s LIMIT 10",
     "windows": "SELECT k, x, sum(x) OVER w AS t, rank() OVER w AS r FROM t WINDOW w AS (PARTITION BY k ORDER BY x)",
     "ranges": "SELECT t.k, sum(u.x) AS s FROM t JOIN u ON t.k = u.k AND t.x < u.x GROUP BY t.k",
+    "full joins": "SELECT t.s, u.x FROM t FULL JOIN u ON t.k = u.k",
+    "partners": "SELECT k, s FROM t WHERE k IN (SELECT k FROM u) AND NOT EXISTS (FROM u WHERE u.x = t.x)",
+    "sets of rows": "SELECT k FROM t EXCEPT SELECT k FROM u",
+    "unions": "SELECT k, s FROM t UNION SELECT k, s FROM u",
+    "products": "SELECT t.s, u.x FROM t, u",
+    "floating sums": "SELECT k, sum(x / 3) AS s, stddev(x / 7) AS d, corr(x, id) AS c FROM t GROUP BY k",
+    "lists": "SELECT k, list(x ORDER BY x, id) AS l, arg_max(s, x) AS a FROM t GROUP BY k",
+    "first rows of groups": "SELECT k, x, s FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC, id) <= 3",
+    "boxes": "SELECT t.k, u.x FROM t JOIN u ON t.x < u.x AND t.id > u.id",
+    "distinct ranges": "SELECT DISTINCT t.k, u.k AS l FROM t JOIN u ON t.x < u.x",
+    "extremes of ranges": "SELECT t.id, max(u.x) AS m FROM t JOIN u ON t.k = u.k AND u.id < t.id GROUP BY t.id",
+    "frames": "SELECT k, x, max(x) OVER w AS m FROM t WINDOW w AS (PARTITION BY k ORDER BY id ROWS 9 PRECEDING)",
+    "triangle rows": """SELECT a.k, b.k AS l, c.k AS m FROM t AS a, t AS b, t AS c
+        WHERE a.k = b.x AND b.k = c.x AND c.k = a.x""",
     "stages": "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM t GROUP BY k) GROUP BY n",
 }
 ASKING = {

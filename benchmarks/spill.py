@@ -1,10 +1,13 @@
 """spill: a view in temporary files, in a process with less memory than it takes, beside the same view in memory.
 
-`python -m benchmarks.spill [--keys 3000000] [--batches 60] [--times 3] [--directory DIR]`. A process keeps sums by key
-of events that are not retained. First each key gets an event. Then batches of 10,000 events come, 90 % of them for a
-tenth of the keys. Before the first event the process enters a memory-limited control group. The group has a `times`th
-part of the state, and what the process takes beside the state. The other side has no limit and no spill. At the end the
-view is compared with sums by numpy. Linux with control groups, as root.
+`python -m benchmarks.spill [--keys 3000000] [--batches 60] [--times 3] [--directory DIR] [--scattered]`. A process
+keeps sums by key of events that are not retained. First each key gets an event. Then batches of 10,000 events come,
+90 % of them for a tenth of the keys: the keys that came first, or any (`--scattered`). Before the first event the
+process enters a memory-limited control group. The group has a `times`th part of the state, and what the process takes
+beside the state. The other side has no limit and no spill. At the end the view is compared with sums by numpy.
+
+*Faults* are waits for a page of 4 KB. Faults, pages read and pages written are counted per event. At the end the disk
+reads and writes pages of a file, 2,000 at a time, without an engine. Linux with control groups, as root.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -35,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--times", type=float, default=3.0)
     parser.add_argument("--directory", default=".")
+    parser.add_argument("--scattered", action="store_true")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--limit", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -46,18 +53,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
     limit = int(beside + memory["state"] / options.times)
     spilled = side(options, "spill", limit)
     rows = [{"side": name} | found for name, found in (("in memory", memory), ("spilled", spilled))]
+    reads, writes = disk(options.directory, False), disk(options.directory, True)
+    pages = spilled["pages read"] / reads + spilled["written"] / writes
     notes = [
         f"The control group had {limit / 1e6:,.0f} MB: {beside / 1e6:,.0f} MB for the process, and one of "
         f"{options.times:g} parts of the state.",
         f"Spilled, the view takes {spilled['changes/s'] / memory['changes/s']:.2f} of the changes per second.",
+        f"The disk reads {reads:,.0f} or writes {writes:,.0f} pages per second. The pages of an event take the disk "
+        f"{1e6 * pages:.1f} us, and the event in memory {1e6 / memory['changes/s']:.1f} us.",
     ]
     title = f"Sums by {options.keys:,} keys, {options.batches} batches of {BATCH:,} events"
-    harness.report("spill", title, rows, notes=notes)
+    name = "spill_scattered" if options.scattered else "spill"
+    harness.report(name, title + (", any keys often" if options.scattered else ""), rows, notes=notes)
+
+
+def disk(directory: str, writes: bool, count: int = 2000, size: int = 1 << 29) -> float:
+    """How many pages of 4 KB per second the disk reads or writes at random, 2,000 at a time."""
+    rng, seconds = random.Random(1), 0.0
+    with tempfile.TemporaryFile(dir=directory) as file:
+        handle, page = file.fileno(), bytes(4096)
+        os.write(handle, bytes(size))
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, size, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(handle, 0, size, os.POSIX_FADV_RANDOM)
+        for _ in range(5):
+            places, started = [4096 * place for place in rng.sample(range(size // 4096), count)], time.perf_counter()
+            for place in places:
+                if writes:
+                    os.pwrite(handle, page, place)
+                else:
+                    os.posix_fadvise(handle, place, 4096, os.POSIX_FADV_WILLNEED)
+            if writes:
+                os.fdatasync(handle)
+            else:
+                for place in places:
+                    os.pread(handle, 4096, place)
+            seconds += time.perf_counter() - started
+    return 5 * count / seconds
 
 
 def side(options: argparse.Namespace, name: str, limit: int) -> dict[str, Any]:
     """One side in a process of its own."""
     passed = [f"--{key}={getattr(options, key)}" for key in ("keys", "batches", "directory")]
+    passed += ["--scattered"] if options.scattered else []
     command = [sys.executable, "-m", "benchmarks.spill", *passed, f"--side={name}", f"--limit={limit}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -80,12 +118,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     harness.release()
     base = harness.resident()
     with limited(options.limit) if options.limit else nullcontext():
-        seconds, counts = changed(con, options.keys, options.batches)
+        used, counts = changed(con, options.keys, options.batches, options.scattered)
         engine, resident = con.session.database.engine, harness.resident()
     found = con.execute("SELECT k, s0 FROM v ORDER BY k").to_arrow_table()
     keys = np.arange(options.keys)
+    changes = options.batches * BATCH
     return {
-        "changes/s": options.batches * BATCH / seconds,
+        "changes/s": changes / used["seconds"],
+        "faults": used["faults"] / changes,
+        "pages read": used["read"] / changes,
+        "written": used["written"] / changes,
         "state": engine.memory(),
         "in files": engine.spilled(),
         "resident": resident,
@@ -94,22 +136,35 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def changed(con: Any, keys: int, batches: int) -> tuple[float, Any]:
-    """Fill the view and change it; the seconds of the changes, and the number of events of each key."""
+def changed(con: Any, keys: int, batches: int, scattered: bool) -> tuple[Counter[str], Any]:
+    """Fill the view and change it; what the changes take, and the number of events of each key."""
     import numpy as np
 
-    random, counts = np.random.default_rng(1), np.ones(keys, np.int64)
+    rng, counts, used = np.random.default_rng(1), np.ones(keys, np.int64), Counter[str]()
+    order = rng.permutation(keys) if scattered else np.arange(keys)
     for first in range(0, keys, BATCH):
-        con.apply({"t": events(np.arange(first, min(first + BATCH, keys)))})
-    seconds = 0.0
+        con.apply({"t": events(order[first : first + BATCH])})
     for _ in range(batches):
-        often = random.random(BATCH) < 0.9
-        met = np.where(often, random.integers(0, keys // 10, BATCH), random.integers(0, keys, BATCH))
-        batch, started = events(met), time.perf_counter()
+        often = rng.random(BATCH) < 0.9
+        met = np.where(often, rng.integers(0, keys // 10, BATCH), rng.integers(0, keys, BATCH))
+        batch, before = events(met), taken()
         con.apply({"t": batch})
-        seconds += time.perf_counter() - started
+        used.update(taken())
+        used.subtract(before)
         np.add.at(counts, met, 1)
-    return seconds, counts
+    return used, counts
+
+
+def taken() -> Counter[str]:
+    """What this process has taken so far: seconds, waits for a page, pages that were read and written."""
+    import resource
+
+    lines = (line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    pages = {name: int(value) // 4096 for name, value in lines}
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    found = Counter[str](faults=faults, read=pages["read_bytes"], written=pages["write_bytes"])
+    found["seconds"] = time.perf_counter()  # type: ignore[assignment]
+    return found
 
 
 def events(keys: Any, weight: int = 1) -> Any:

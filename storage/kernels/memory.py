@@ -135,6 +135,23 @@ def advise(typingctx, address, size, advice):
 
 
 @intrinsic
+def is_resident(typingctx, address):
+    """1 if the page at the address is in memory, also if other processes or the system's cache have it (mincore of
+    Linux); other systems say 1."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform not in SPILLING:
+            return _I64(1)
+        function_type = ir.FunctionType(_I32, [_I64, _I64, ir.IntType(8).as_pointer()])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "mincore")
+        state = cgutils.alloca_once_value(builder, ir.IntType(8)(1))
+        builder.call(function, [arguments[0], _I64(1), state])
+        return builder.zext(builder.and_(builder.load(state), ir.IntType(8)(1)), _I64)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
 def map_file(typingctx, handle, start, size):
     """The address of `size` bytes of an open file, changes to which stay in this process. 0 if the system cannot."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gc
+import mmap
 import os
 import random
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +17,13 @@ from pathlib import Path
 import pytest
 
 import sqlfront
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.table import Table
 from tests.sqlfront.snapshots.test_snapshots import check_tables
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files are spilled to on Linux")
+PAGE_OUT, NOW = 21, 4
+"""MADV_PAGEOUT and MS_SYNC of Linux."""
 SETUP = """
 CREATE TABLE r (a BIGINT, b BIGINT, s VARCHAR);
 CREATE TABLE q (a BIGINT, c DOUBLE);
@@ -181,3 +188,49 @@ def test_a_file_is_opened_again_with_a_spill(tmp_path: Path, monkeypatch: pytest
     with sqlfront.connect(path) as con:
         assert con.execute("SELECT sum(t) FROM grouped").fetchall() == con.execute("SELECT sum(b) FROM r").fetchall()
         assert con.session.database.engine.spilled() == 0
+
+
+def evict(table: Table) -> int:
+    """Write a table's spilled arrays, and let the system forget their pages; how many it has forgotten."""
+    system, evicted = ctypes.CDLL(None, use_errno=True), 0
+    for part, mapped in ((at.SLOTS, at.SLOTS_MAPPED), (at.ROWS, at.ROWS_MAPPED)):
+        address, size = ctypes.c_void_p(int(table.header[part])), int(table.header[mapped]) // 8 * 8
+        if size == 0:
+            continue
+        pages = (ctypes.c_ubyte * (-(-size // mmap.PAGESIZE)))()
+        assert system.msync(address, ctypes.c_size_t(size), NOW) == 0
+        system.madvise(address, ctypes.c_size_t(size), PAGE_OUT)
+        assert system.mincore(address, ctypes.c_size_t(size), pages) == 0
+        evicted += sum(page & 1 == 0 for page in pages)
+    return evicted + sum(map(evict, table.groups))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a, sum(b) AS s, sum(c) AS t, sum(d) AS u FROM big GROUP BY a",
+        "SELECT x.a, x.b, big.c, big.d FROM x JOIN big ON x.a = big.a",
+    ],
+)
+def test_a_batch_waits_for_many_pages_at_a_time(tmp_path: Path, query: str) -> None:
+    """Pages that are read ahead are no major faults: another reader is waited for."""
+    keys, changed = 60_000, 2000
+    with sqlfront.connect(config={"sqlfront_spill": tmp_path, "threads": 1, "sqlfront_progress": False}) as con:
+        con.execute("CREATE CHANGE TABLE big (a BIGINT, b BIGINT, c BIGINT, d BIGINT)")
+        con.execute("CREATE CHANGE TABLE x (a BIGINT, b BIGINT)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        con.execute(f"INSERT INTO big SELECT i, i, i, i FROM range({keys}) t(i)")
+        con.execute("INSERT INTO x VALUES (1, 1)")
+        target = "big" if "GROUP" in query else "x"
+        row = "i * 29, 1, 1, 1" if target == "big" else "i * 29, 1"
+        change = f"INSERT INTO {target} SELECT {row} FROM range({changed}) t(i)"
+        con.execute(change)
+        tables = {id(table): table for table in con.session.database.engine._all_tables()}.values()
+        evicted = sum(map(evict, tables))
+        if evicted < 500:
+            pytest.skip("the file system of the spill keeps its pages in memory")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        con.execute(change)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
+        assert faults < 0.2 * evicted, (faults, evicted)
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []

@@ -29,6 +29,7 @@ from sqlfront.storage.kernels.tables.delta import bring, gather_keys, prefetch_r
 from sqlfront.storage.kernels.tables.hash_table import find, orders
 from sqlfront.storage.kernels.tables.hashing import finish_hash, hash_places, hash_words, mix
 from sqlfront.storage.kernels.tables.limbs import sign_of
+from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 from sqlfront.storage.kernels.tables.waves import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _DEAD = -1
@@ -64,6 +65,7 @@ def find_lists(at, scratch, delta, width, count):
     for s in range(sides):
         group = load(at + load(at, _OFFSETS + s) * 8, _GROUP)
         if group != 0:
+            read_ahead(group, hashes + s * WAVE * 8, count)
             for i in range(count):
                 prefetch_row(group, load(hashes, s * WAVE + i))
     for s in range(sides):

@@ -21,6 +21,7 @@ from sqlfront.storage.kernels.tables.delta import gather_keys, reserve_scratch
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.limbs import sign_of
+from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 _AHEAD = 12
@@ -45,6 +46,7 @@ def step_probe(at, scratch, delta, width, rows):
         h = hash_words(key, count)
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
+    read_ahead(table, hashes, rows)
     table_rows = load(table, ROWS)
     table_width = load(table, WIDTH)
     keys = load(table, KEYS)
