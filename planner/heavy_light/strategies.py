@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlfront.planner.heavy_light.divided_rings import GROUPED_RING, HUNG_RING, LONG_RING
 from sqlfront.planner.heavy_light.loomis_whitney import LOOMIS_WHITNEY, SINGLE_TRIANGLES
 from sqlfront.planner.heavy_light.path_sum import PATH_SUM
 from sqlfront.planner.heavy_light.projected_join import PROJECTED_JOIN
@@ -15,6 +16,7 @@ from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 
 RULES: tuple[Strategy, ...] = (
+    HUNG_RING,
     TRIANGLE_SUM,
     TRIANGLE_ENDS,
     TRIANGLE_PAIRS,
@@ -26,6 +28,8 @@ RULES: tuple[Strategy, ...] = (
     PROJECTED_JOIN,
     RING_SUM,
     RING_ROWS,
+    GROUPED_RING,
+    LONG_RING,
     STAR,
 )
 """The first strategy that recognises a query divides it."""

@@ -1,0 +1,90 @@
+"""How many values the paths of a view tree list over the edges of a ring, by heavy and light values, as exponents of N.
+
+A light value of an edge has about N^eps partners there, a heavy one up to N. A heavy variable has about N^(1-eps)
+values, whatever lists them. An edge of which no value is known has N rows. A set of variables is bound by the cheapest
+sequence of such steps, and their exponents are added up. (These are degree constraints: Khamis, Ngo and Suciu 2017,
+"What do Shannon-type inequalities, submodular width, and disjunctive datalog have to do with one another?")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+UNIT = 840
+"""The exponent 1: those at p/q are whole numbers for every q up to 8."""
+
+Values = tuple[int, ...]
+"""Exponents in units, one for each epsilon of interest."""
+
+
+class Listing(NamedTuple):
+    """How many combinations of the `wanted` variables join one of the `known` ones, in the edges of some atoms."""
+
+    known: frozenset[str]
+    wanted: frozenset[str]
+    atoms: frozenset[str]
+
+
+class Listings:
+    """The bounds for one status of the variables of a ring. `edges` are the variables of its atoms, by name; `heavy`
+    are the heavy variables, all others are light. The exponents are those at the `epsilons`."""
+
+    def __init__(
+        self, edges: Mapping[str, tuple[str, str]], heavy: Iterable[str], epsilons: Sequence[Fraction]
+    ) -> None:
+        self.nothing, self.all = ((n * UNIT,) * len(epsilons) for n in (0, 1))
+        self._bits = {
+            variable: 1 << i for i, variable in enumerate(dict.fromkeys(v for e in edges.values() for v in e))
+        }
+        self._edges = {atom: self._mask(edge) for atom, edge in edges.items()}
+        self._heavy = self._mask(heavy)
+        self._light_list = tuple(int(epsilon * UNIT) for epsilon in epsilons)
+        self._heavy_values = tuple(UNIT - epsilon for epsilon in self._light_list)
+        self._found: dict[Listing, Values] = {}
+
+    def most(self, listings: Iterable[Listing]) -> Values:
+        """The exponents of the largest of several numbers. Other variables and atoms than the ring's are ignored."""
+        return largest([self.nothing, *map(self._count, listings)])
+
+    def _count(self, listing: Listing) -> Values:
+        """Exponential in the number of variables, once for each listing."""
+        if (known := self._found.get(listing)) is not None:
+            return known
+        have, want = self._mask(listing.known), self._mask(listing.wanted)
+        edges = [self._edges[atom] for atom in listing.atoms if atom in self._edges]
+        best, found = {have: self.nothing}, list[Values]()
+        for bound in range(1 << len(self._bits)):  # A step adds variables, so it leads to a larger number.
+            total = best.get(bound)
+            if total is None:
+                continue
+            if want & ~bound == 0:
+                found.append(total)
+                continue
+            for more, values in self._steps(bound, edges):
+                reached, sums = bound | more, tuple(a + b for a, b in zip(total, values, strict=True))
+                best[reached] = tuple(map(min, best[reached], sums)) if reached in best else sums
+        self._found[listing] = tuple(map(min, *found)) if len(found) > 1 else found[0]
+        return self._found[listing]
+
+    def _steps(self, bound: int, edges: list[int]) -> Iterator[tuple[int, Values]]:
+        """What can be listed next: a heavy variable, the other variable of an edge, or both of an edge."""
+        for edge in edges:
+            fresh = edge & ~bound
+            if not fresh:
+                continue
+            is_light = edge & bound & ~self._heavy
+            yield fresh, self._light_list if is_light else self.all
+            heavy = fresh & self._heavy
+            while heavy:
+                yield heavy & -heavy, self._heavy_values
+                heavy &= heavy - 1
+
+    def _mask(self, variables: Iterable[str]) -> int:
+        return sum(self._bits.get(variable, 0) for variable in set(variables))
+
+
+def largest(values: Sequence[Values]) -> Values:
+    """The largest exponents, at each epsilon."""
+    return tuple(map(max, *values)) if len(values) > 1 else values[0]
