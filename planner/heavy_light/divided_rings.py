@@ -1,5 +1,5 @@
 """The strategies for rings that are divided by the status of all values (ring_division.py): rings of five and six, sums
-by columns of rings of four, and rings of three and four with tables that hang on them.
+by columns of rings of four and five, and rings of three to five with tables that hang on them.
 
 A query is divided if some epsilon makes a change cheaper than the query's one tree. The exponents are computed from the
 trees, and EXPLAIN states them.
@@ -19,17 +19,22 @@ from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import enumerate_words, labels
 
+LARGEST_UNEVEN = 5
+"""Edges of a ring with groups or hanging tables, whose statuses are no rotations of each other."""
+
 Accepts = Callable[[HungRing, tuple[str, ...]], bool]
 
 
 def hung_ring(definition: Definition, plan: Plan) -> Union | None:
-    """Rings of three or four with tables that hang on them: sums, all rows, and sums by columns of the ring."""
-    return _divided(definition, plan, HUNG_RING, lambda ring, by: bool(ring.hung) and len(ring.edges) < 5)
+    """Rings of three to five with tables that hang on them: sums, all rows, and sums by columns of the ring."""
+    return _divided(definition, plan, HUNG_RING, lambda ring, by: bool(ring.hung) and len(ring.edges) <= LARGEST_UNEVEN)
 
 
 def grouped_ring(definition: Definition, plan: Plan) -> Union | None:
-    """Sums over rings of four by some of their columns. O(N^(2/3)) a change at epsilon = 1/3."""
-    return _divided(definition, plan, GROUPED_RING, lambda ring, by: bool(by) and len(ring.edges) == 4)
+    """Sums over rings of four and five by some of their columns. O(N^(2/3)) and O(N) a change, at 1/3 and 1/2."""
+    return _divided(
+        definition, plan, GROUPED_RING, lambda ring, by: bool(by) and len(ring.edges) in (4, LARGEST_UNEVEN)
+    )
 
 
 def long_ring(definition: Definition, plan: Plan) -> Union | None:
@@ -112,8 +117,8 @@ def _refuse_hung(definition: Definition, plan: Plan) -> tuple[str, str | None] |
             f"{what} with further tables are divided only in sums by columns that join, and if all rows are put out",
             None,
         )
-    if len(ring.edges) > 4:
-        return f"tables that hang on rings of {len(ring.edges)} are not divided: only on rings of three and four", None
+    if len(ring.edges) > LARGEST_UNEVEN:
+        return f"tables that hang on rings of {len(ring.edges)} are not divided: only on rings of three to five", None
     why = f"a change of the {what} with {hung} costs as much with any epsilon as without"
     alone = f"create a view WITH (epsilon = ...) of the {what} alone, and join {hung} when reading it"
     return why, alone if corners else None
@@ -125,11 +130,11 @@ def _refuse_grouped(definition: Definition, plan: Plan) -> tuple[str, str | None
         return None
     size, free = len(ring.edges), plan.free
     what = labels(definition, free) if free else "columns that join no tables"
-    if size > 4:
+    if size > LARGEST_UNEVEN:
         return f"rings of {size} by {what} are not divided: only sums without GROUP BY, and all rows", None
     if not free or not set(free) <= set(ring.variables):
-        return f"rings of four by {what} are not divided: only sums of two columns a table, and all rows", None
-    return f"a change of rings of four by {what} costs as much with any epsilon as without", None
+        return f"rings of {size} by {what} are not divided: only sums of two columns a table, and all rows", None
+    return f"a change of rings of {size} by {what} costs as much with any epsilon as without", None
 
 
 def _refuse_long(definition: Definition, plan: Plan) -> tuple[str, str | None] | None:

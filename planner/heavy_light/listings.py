@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from operator import add
 from typing import NamedTuple
 
 UNIT = 840
@@ -43,32 +44,35 @@ class Listings:
         self._light_list = tuple(int(epsilon * UNIT) for epsilon in epsilons)
         self._heavy_values = tuple(UNIT - epsilon for epsilon in self._light_list)
         self._found: dict[Listing, Values] = {}
+        self._reached: dict[tuple[int, tuple[int, ...]], dict[int, Values]] = {}
 
     def most(self, listings: Iterable[Listing]) -> Values:
         """The exponents of the largest of several numbers. Other variables and atoms than the ring's are ignored."""
         return largest([self.nothing, *map(self._count, listings)])
 
     def _count(self, listing: Listing) -> Values:
-        """Exponential in the number of variables, once for each listing."""
-        if (known := self._found.get(listing)) is not None:
-            return known
+        """Exponential in the number of variables, once for what is known and each set of atoms."""
+        if (found := self._found.get(listing)) is not None:
+            return found
         have, want = self._mask(listing.known), self._mask(listing.wanted)
-        edges = [self._edges[atom] for atom in listing.atoms if atom in self._edges]
-        best, found = {have: self.nothing}, list[Values]()
-        for bound in range(1 << len(self._bits)):  # A step adds variables, so it leads to a larger number.
-            total = best.get(bound)
-            if total is None:
-                continue
-            if want & ~bound == 0:
-                found.append(total)
-                continue
-            for more, values in self._steps(bound, edges):
-                reached, sums = bound | more, tuple(a + b for a, b in zip(total, values, strict=True))
-                best[reached] = tuple(map(min, best[reached], sums)) if reached in best else sums
-        self._found[listing] = tuple(map(min, *found)) if len(found) > 1 else found[0]
+        edges = tuple(sorted(self._edges[atom] for atom in listing.atoms if atom in self._edges))
+        if (have, edges) not in self._reached:
+            self._reached[have, edges] = self._reach(have, edges)
+        reached = [values for bound, values in self._reached[have, edges].items() if want & ~bound == 0]
+        self._found[listing] = tuple(map(min, *reached)) if len(reached) > 1 else reached[0]
         return self._found[listing]
 
-    def _steps(self, bound: int, edges: list[int]) -> Iterator[tuple[int, Values]]:
+    def _reach(self, have: int, edges: tuple[int, ...]) -> dict[int, Values]:
+        """The exponents of all sets of variables that steps lead to."""
+        best = {have: self.nothing}
+        for bound in range(have, 1 << len(self._bits)):  # A step adds variables, so it leads to a larger number.
+            total = best.get(bound)
+            for more, values in self._steps(bound, edges) if total is not None else ():
+                reached, sums = bound | more, tuple(map(add, total or (), values))
+                best[reached] = tuple(map(min, best[reached], sums)) if reached in best else sums
+        return best
+
+    def _steps(self, bound: int, edges: tuple[int, ...]) -> Iterator[tuple[int, Values]]:
         """What can be listed next: a heavy variable, the other variable of an edge, or both of an edge."""
         for edge in edges:
             fresh = edge & ~bound

@@ -35,14 +35,15 @@ RULES: tuple[Strategy, ...] = (
 """The first strategy that recognises a query divides it."""
 
 
-def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> Union | None:
+def find_union(definition: Definition, plan: Plan, *, single: bool = False, unasked: bool = False) -> Union | None:
     """The division of a query beside its plan; None if none is known, as for joins by comparisons and outer joins.
 
-    `single`: that by one column of each table.
+    `single`: that by one column of each table. `unasked`: only one that is always made.
     """
     if definition.comparisons or definition.outer_atoms:
         return None
-    found = (rule.recognise(definition, plan) for rule in RULES if rule.single == single)
+    rules = (rule for rule in RULES if rule.single == single and (rule.choice == "always" or not unasked))
+    found = (rule.recognise(definition, plan) for rule in rules)
     return next((union for union in found if union is not None), None)
 
 

@@ -68,6 +68,9 @@ QUERIES = {
     "five": (FIVE, f"SELECT count(*) AS n, sum(r.w * t.w) AS v, sum(p.w) AS z {figure(FIVE)}", 0.4),
     "five of one": (ONE, f"SELECT count(*) AS n, sum(e0.w * e3.w) AS v {ring_of_one(5)}", 0.4),
     "six": (SIX, f"SELECT count(*) AS n, sum(u.w) AS v {figure(SIX)}", 0.5),
+    "five by a": (FIVE, f"SELECT r.a, count(*) AS n, sum(t.w) AS v {figure(FIVE)} GROUP BY r.a", 0.4),
+    "five by an edge": (FIVE, f"SELECT r.a, s.b, sum(p.w) AS v {figure(FIVE)} GROUP BY ALL", 0.4),
+    "five with a table": (FIVE | D, f"{SUMS} {figure(FIVE, 'd a')}", 0.4),
     "rows of five": (FIVE, f"SELECT {COLUMNS}, u.d, p.e, r.w {figure(FIVE)}", 0.4),
     "first rows of five": (
         FIVE, f"SELECT {COLUMNS}, u.d, p.e, r.w + u.w AS o {figure(FIVE)} ORDER BY o DESC, p.w LIMIT 6", 0.4,

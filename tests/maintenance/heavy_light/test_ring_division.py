@@ -13,6 +13,7 @@ from sqlfront.planner.heavy_light.divided_rings import grouped_ring, hung_ring, 
 from sqlfront.planner.heavy_light.hung_ring import find_hung_ring
 from sqlfront.planner.heavy_light.listings import UNIT, Listing, Listings
 from sqlfront.planner.heavy_light.ring_division import CORNERS, cheapest, divide_ring, merged
+from sqlfront.planner.heavy_light.ring_trees import RingTrees
 from sqlfront.planner.heavy_light.strategies import find_refusal, find_union
 from sqlfront.planner.heavy_light.tree_listings import listed_by_changes
 from sqlfront.planner.model.exponents import Curve
@@ -39,6 +40,9 @@ DIVIDED = {
     f"{FOUR} -> b, a": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FIVE} ->": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{FIVE} -> *": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
+    f"{FIVE} -> a": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
+    f"{FIVE} -> a, b": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
+    f"{FIVE}, D(a) ->": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{SIX} ->": ("a b c d e f", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{SIX} -> *": ("a b c d e f", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
 }
@@ -66,7 +70,7 @@ def test_each_status_of_the_values_is_in_one_part_tree(text):
 
 @pytest.mark.parametrize("text", [
     f"{TRIANGLE}, D(a), E(b), F(c) ->", f"{TRIANGLE}, D(b) -> a", f"{TRIANGLE}, D(a) -> a,b", f"{FOUR}, D(a) ->",
-    f"{TRIANGLE}, D(a,x) -> x", f"{TRIANGLE}, D(a,x), E(x) ->", f"{FOUR} -> a,c", f"{FIVE} -> a", f"{FIVE}, D(a) ->",
+    f"{TRIANGLE}, D(a,x) -> x", f"{TRIANGLE}, D(a,x), E(x) ->", f"{FOUR} -> a,c", f"{SIX} -> a", f"{SIX}, D(a) ->",
     f"{TRIANGLE}, D(a,b,c) ->", "R(a,b,x), S(b,c), T(c,a), D(a) ->", "R(a,b), S(b,c), T(c,d), D(a) ->",
     "R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,g), X(g,a) ->",
 ])  # fmt: skip
@@ -79,9 +83,10 @@ def test_other_queries_are_not_divided(text):
 @pytest.mark.parametrize(("text", "why"), [
     (f"{TRIANGLE}, D(a), E(b), F(c) ->", "a change of the triangles with D, E and F costs as much with any epsilon"),
     (f"{TRIANGLE}, D(a,x) -> x", "triangles with further tables are divided only in sums by columns that join"),
-    (f"{FIVE}, D(a) ->", "tables that hang on rings of 5 are not divided"),
-    (f"{FOUR} -> a,c", "rings of four by a and c costs as much with any epsilon as without"),
-    (f"{FIVE} -> a", "rings of 5 by a are not divided"),
+    (f"{SIX}, D(a) ->", "tables that hang on rings of 6 are not divided"),
+    (f"{FOUR} -> a,c", "rings of 4 by a and c costs as much with any epsilon as without"),
+    (f"{SIX} -> a", "rings of 6 by a are not divided"),
+    ("R(a,b), S(b,c), T(c,d), U(d,a,x) -> x", "rings of 4 by x are not divided"),
     ("R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,g), X(g,a) ->", "for rings of 7 tables no division"),
     (f"{TRIANGLE}, D(a,x), E(x) ->", "a change of D meets all triangles of its D.a"),
 ])  # fmt: skip
@@ -107,6 +112,23 @@ def test_a_part_tree_costs_no_more_than_stated_as_its_status_is(text):
                 found = Listings(dict(ring.pairs()), heavy, CORNERS).most(questions)
                 most = [max(a, Fraction(b, UNIT)) for a, b in zip(most, found, strict=True)]
     assert most == stated
+
+
+@pytest.mark.parametrize("text", DIVIDED)
+def test_every_candidate_joins_every_table_once(text):
+    definition = parse_definition(text)
+    ring, free = find_hung_ring(definition), definition.free
+    assert ring is not None
+    listed = set(free) == {column.name for atom in definition.atoms for column in atom.variables}
+    by = () if listed else free
+    found = list(RingTrees(definition, ring, listed=listed, by=by).candidates())
+    assert len(found) > 5
+    for one in found:
+        leaves = [leaf.atom for leaf in one.root.leaves()]
+        assert sorted(map(str, leaves)) == sorted(atom.name for atom in definition.atoms)
+        (top,) = one.root.children
+        shown = next(node for node in top.children if node.connex) if one.ends else top
+        assert set(by) <= set(shown.variables)
 
 
 def test_what_hangs_where():
