@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlfront.planner.heavy_light.hung_ring import LARGEST, HungRing, find_hung_ring
+from sqlfront.planner.heavy_light.hung_ring import LARGEST, HungRing, columns_by_key, find_hung_ring
 from sqlfront.planner.heavy_light.reasons import say_apart, say_query
 from sqlfront.planner.heavy_light.ring import all_variables, find_ring
 from sqlfront.planner.heavy_light.ring_division import Division, cheapest, divide_ring
@@ -58,7 +58,7 @@ def _divided(definition: Definition, plan: Plan, strategy: Strategy, accepts: Ac
 
 def _output(definition: Definition, plan: Plan) -> tuple[HungRing, bool, tuple[str, ...]] | None:
     """The ring of a query, whether all its rows are put out, and the columns by which it is summed; None for another
-    query, and where columns are put out that do not join."""
+    query, and where columns are put out that neither join nor are determined by a key that does."""
     ring = find_hung_ring(definition) if plan.shape == "cyclic" else None
     if ring is None:
         return None
@@ -69,7 +69,9 @@ def _output(definition: Definition, plan: Plan) -> tuple[HungRing, bool, tuple[s
     free = definition.free if first else plan.free
     if free and (definition.mode == "bag" or set(free) == every):
         return ring, True, ()
-    if first or every != set(ring.variables):
+    own = every - set(ring.variables)
+    determined = frozenset[str]().union(*(columns for _, columns in columns_by_key(definition, ring).values()))
+    if first or not own <= determined.intersection(plan.free):
         return None
     return ring, False, tuple(dict.fromkeys(plan.free))
 
@@ -114,7 +116,8 @@ def _refuse_hung(definition: Definition, plan: Plan) -> tuple[str, str | None] |
     hung = enumerate_words(ring.hung)
     if _output(definition, plan) is None:
         return (
-            f"{what} with further tables are divided only in sums by columns that join, and if all rows are put out",
+            f"{what} with further tables are divided only in sums by columns that join, or that a declared key of such "
+            "columns determines, and if all rows are put out",
             None,
         )
     if len(ring.edges) > LARGEST_UNEVEN:

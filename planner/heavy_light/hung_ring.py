@@ -50,6 +50,18 @@ class HungRing:
         return ((edge.atom, (edge.first, edge.second)) for edge in self.edges)
 
 
+def columns_by_key(definition: Definition, ring: HungRing) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """Of each hanging atom with a declared key among the variables that it shares with the ring: these variables, and
+    its own columns, which they determine."""
+    found = {}
+    for name in ring.shared:
+        atom = definition.atom(name)
+        joined = atom.scheme & set(ring.variables)
+        if any(key <= joined for key in atom.keys):
+            found[name] = (joined, atom.scheme - joined)
+    return found
+
+
 def find_hung_ring(definition: Definition) -> HungRing | None:
     """The ring of a query with what hangs on it; None if the query is no ring of three to six edges, or if a table
     shares other variables than one of the ring or the two of an edge."""

@@ -8,13 +8,13 @@ common. The exponents of the union are the largest of any status, at each epsilo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 
-from sqlfront.planner.heavy_light.hung_ring import HungRing
+from sqlfront.planner.heavy_light.hung_ring import HungRing, columns_by_key
 from sqlfront.planner.heavy_light.listings import UNIT, Listing, Listings, Values, largest
 from sqlfront.planner.heavy_light.ring_trees import Candidate, RingTrees
 from sqlfront.planner.heavy_light.tree_listings import kept, listed_by_changes
@@ -27,6 +27,10 @@ CHOICES = Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3)
 
 CORNERS = tuple(sorted({Fraction(p, q) for q in range(1, 9) for p in range(q + 1)}))
 """The epsilons at which two bounds on at most eight variables can meet; between these they are lines."""
+
+
+ByKey = dict[str, tuple[frozenset[str], frozenset[str]]]
+Bounds = Callable[[str, Sequence[Fraction]], Listings]
 
 
 @dataclass(frozen=True)
@@ -46,14 +50,15 @@ def divide_ring(definition: Definition, ring: HungRing, *, listed: bool, by: tup
     # The statuses of a plain ring that differ by a rotation have the same trees, rotated.
     statuses = ["".join(letters) for letters in product("HL", repeat=len(ring.edges))]
     first = {status: min((_turned(status, turn), turn) for turn in turns) for status in statuses}
-    numbers = _choose(ring, dict.fromkeys(status for status, _ in first.values()), questions)
+    bounds = partial(_listings, ring, _shown_by_key(definition, ring, by))
+    numbers = _choose(bounds, dict.fromkeys(status for status, _ in first.values()), questions)
     chosen = {status: trees[turn][numbers[alike]] for status, (alike, turn) in first.items()}
     part_trees = [
         _part_tree(ring, status, candidate)
         for candidate in dict.fromkeys(chosen.values())
         for status in merged([status for status, one in chosen.items() if one == candidate])
     ]
-    exact = [(_listings(ring, status, CORNERS), questions[number]) for status, number in numbers.items()]
+    exact = [(bounds(status, CORNERS), questions[number]) for status, number in numbers.items()]
     update, delay, space = (
         _curve([listings.most(getattr(asked, name)) for listings, asked in exact]) for name in _Questions.COSTS
     )
@@ -95,18 +100,18 @@ class _Questions:
 
     @classmethod
     def of(cls, candidate: Candidate, by: tuple[str, ...], ring: HungRing) -> _Questions:
-        atoms = frozenset(edge.atom for edge in ring.edges)
+        atoms = frozenset((*(edge.atom for edge in ring.edges), *ring.hung))
         again = {Listing(frozenset(by), frozenset(candidate.ends), atoms)} if candidate.ends else ()
         edge = Listing(frozenset(), frozenset((ring.edges[0].first, ring.edges[0].second)), atoms)
         return cls(candidate, listed_by_changes(candidate.root), frozenset(again), kept(candidate.root) | {edge})
 
 
-def _choose(ring: HungRing, statuses: Iterable[str], questions: list[_Questions]) -> dict[str, int]:
+def _choose(bounds: Bounds, statuses: Iterable[str], questions: list[_Questions]) -> dict[str, int]:
     """The number of the best candidate for each status: by the cost of a change at the epsilon where the costliest
     status is cheapest, then the delay and the space there, then all of them at all epsilons."""
     costs: dict[str, list[tuple[Values, Values, Values]]] = {}
     for status in statuses:
-        listings = _listings(ring, status, CHOICES)
+        listings = bounds(status, CHOICES)
         costs[status] = [
             (listings.most(asked.changes), listings.most(asked.repeats), listings.most(asked.space))
             for asked in questions
@@ -122,9 +127,15 @@ def _choose(ring: HungRing, statuses: Iterable[str], questions: list[_Questions]
     return {status: own.index(min(own)) for status, own in ranks.items()}
 
 
-def _listings(ring: HungRing, status: str, epsilons: Sequence[Fraction]) -> Listings:
+def _listings(ring: HungRing, by_key: ByKey, status: str, epsilons: Sequence[Fraction]) -> Listings:
     heavy = (variable for variable, letter in zip(ring.variables, status, strict=True) if letter == "H")
-    return Listings(dict(ring.pairs()), heavy, epsilons)
+    return Listings(dict(ring.pairs()), heavy, epsilons, by_key)
+
+
+def _shown_by_key(definition: Definition, ring: HungRing, by: tuple[str, ...]) -> ByKey:
+    """The hanging atoms whose columns are put out, which a key determines."""
+    every = columns_by_key(definition, ring)
+    return {atom: (joined, own.intersection(by)) for atom, (joined, own) in every.items() if own.intersection(by)}
 
 
 def _curve(values: Sequence[Values]) -> Curve:
@@ -137,8 +148,11 @@ def _rows(definition: Definition, ring: HungRing, *, listed: bool, by: tuple[str
     if listed:
         wide = [atom for atom, shared in ring.shared.items() if len(definition.atom(atom).variables) > shared]
         return Fraction(len(ring.edges), 2) + len(wide)
-    adjacent = any(set(by) <= {edge.first, edge.second} for edge in ring.edges)
-    return Fraction(min(len(by), 1 if adjacent else 2))
+    told = frozenset(by)
+    for joined, own in _shown_by_key(definition, ring, by).values():
+        told = told - own | joined
+    adjacent = any(told <= {edge.first, edge.second} for edge in ring.edges)
+    return Fraction(min(len(told), 1 if adjacent else 2))
 
 
 def _part_tree(ring: HungRing, status: str, candidate: Candidate) -> PartTree:

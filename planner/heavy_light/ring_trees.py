@@ -28,7 +28,8 @@ class Candidate:
 
 
 class RingTrees(Ring):
-    """The candidates for a query over a ring. Its output is all rows (`listed`), or sums by the variables `by`."""
+    """The candidates for a query over a ring. Its output is all rows (`listed`), or sums by the variables `by`: of the
+    ring, or of what hangs on it."""
 
     def __init__(self, definition: Definition, ring: HungRing, *, listed: bool, by: tuple[str, ...] = ()) -> None:
         super().__init__(definition, ring.edges)
@@ -69,31 +70,24 @@ class RingTrees(Ring):
             yield (self._node(self._variables, (*edges, *self._at(self._variables[between]))),)
 
     def _under(self, ends: tuple[str, str], paths: tuple[Node, ...], above: str | None) -> Node:
-        below = [end for end in ends if end != above]
-        shown = tuple(dict.fromkeys((*ends, *self._by)))
-        if len(paths) == 1 and not any(map(self._at, below)):
-            closed = paths[0] if self._listed or set(shown) == set(self._variables) else self._node(shown, paths)
-        else:
-            closed = self._node(shown, (*paths, *(node for end in below for node in self._at(end))))
-        if above is None:
-            return closed
-        return self._node(tuple(dict.fromkeys((above, *self._by))), (*self._at(above), closed))
+        hung = tuple(node for end in ends if end != above for node in self._at(end))
+        closed = self._node(ends, (*paths, *hung))
+        if len(paths) == 1 and not hung and (self._listed or set(closed.variables) == set(paths[0].variables)):
+            closed = paths[0]
+        return closed if above is None else self._node((above,), (*self._at(above), closed))
 
     def _paths(self, i: int, length: int, keep: bool = True) -> Iterator[Node]:
-        """The trees of a path over so many edges from a variable on."""
+        """The trees of a path over so many edges from a variable on; `keep` those of its variables that are put out."""
         if length == 1:
-            yield self._edge(i)
+            yield self._edge(i, keep)
             return
         start, end = self._variables[i % self._size], self._variables[(i + length) % self._size]
         for split in sorted({length // 2, length - length // 2}):
             middle = self._variables[(i + split) % self._size]
-            between = {self._variables[(i + step) % self._size] for step in range(1, length)}
-            kept = tuple(variable for variable in self._by if keep and variable in between)
-            variables = tuple(dict.fromkeys((start, middle, end, *kept)))
             for left in self._paths(i, split, keep):
                 for right in self._paths(i + split, length - split, keep):
                     parts = self._shortened(left), self._shortened(right)
-                    yield self._node(variables, (*parts, *self._at(middle)))
+                    yield self._node((start, middle, end), (*parts, *self._at(middle)), keep)
 
     def _shortened(self, path: Node) -> Node:
         """A path as a part of a longer one: of rows to be enumerated, with a node of its ends above, so that a change
@@ -107,22 +101,25 @@ class RingTrees(Ring):
         for i in range(self._size):
             for length in range(2, self._size):
                 ends = self._variables[i], self._variables[(i + length) % self._size]
+                hung = [node for end in ends for node in self._at(end)]
+                shown = [node for node in hung if set(self._by).intersection(node.variables) - set(ends)]
+                aside = tuple(node for node in hung if node not in shown)
                 for back in self._paths(i + length, self._size - length, keep=False):
-                    hung = tuple(node for end in ends for node in self._at(end))
-                    closing = self._node(ends, (back, *hung)) if hung else back
-                    for there in self._paths(i, length):
+                    closing = self._node(ends, (back, *aside), keep=False) if aside else back
+                    for path in self._paths(i, length):
+                        there = self._node(path.variables, (*path.children, *shown))
                         if set(self._by) <= set(there.variables):
                             top = Node(ends, (closing, replace(there, connex=True)), connex=True)
                             yield Candidate(Node((), (top,), connex=True), Reading.ENUMERATED, ends)
 
-    def _edge(self, i: int) -> Node:
+    def _edge(self, i: int, keep: bool = True) -> Node:
         hung = self._hung.at_edges.get(i % self._size, ())
         leaf = self.side(i) if self._listed else self.leaf(i)
         if not hung:
             return leaf
         edge = self.ring[i % self._size]
         own = replace(self.leaf(i), connex=self._listed)
-        return self._node((edge.first, edge.second), (own, *map(self._leaf, hung)))
+        return self._node((edge.first, edge.second), (own, *map(self._leaf, hung)), keep)
 
     def _at(self, corner: str) -> tuple[Node, ...]:
         """The leaves of what hangs on a variable."""
@@ -131,8 +128,11 @@ class RingTrees(Ring):
     def _leaf(self, atom: str) -> Node:
         return Node(self._schemes[atom], atom=atom, connex=self._listed)
 
-    def _node(self, variables: tuple[str, ...], children: tuple[Node, ...]) -> Node:
-        return Node(variables, children, connex=self._listed)
+    def _node(self, variables: tuple[str, ...], children: tuple[Node, ...], keep: bool = True) -> Node:
+        """A node of these variables, and (`keep`) of those below that are put out."""
+        below = {variable for child in children for variable in child.variables}
+        shown = tuple(variable for variable in self._by if keep and variable in below)
+        return Node(tuple(dict.fromkeys((*variables, *shown))), children, connex=self._listed)
 
     def _output(self, tree: Node) -> Node:
         if not self._by:

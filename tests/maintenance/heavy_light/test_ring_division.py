@@ -10,7 +10,7 @@ import pytest
 
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.divided_rings import grouped_ring, hung_ring, long_ring
-from sqlfront.planner.heavy_light.hung_ring import find_hung_ring
+from sqlfront.planner.heavy_light.hung_ring import columns_by_key, find_hung_ring
 from sqlfront.planner.heavy_light.listings import UNIT, Listing, Listings
 from sqlfront.planner.heavy_light.ring_division import CORNERS, cheapest, divide_ring, merged
 from sqlfront.planner.heavy_light.ring_trees import RingTrees
@@ -34,6 +34,9 @@ DIVIDED = {
     f"{TRIANGLE}, D(a,b), E(a) -> a": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
     f"{TRIANGLE}, D(a,x) -> *": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
     f"{TRIANGLE}, D(a,x), E(b,c,y) -> *": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
+    f"{TRIANGLE}, D(a,x;a) -> a, x": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
+    f"{TRIANGLE}, D(x,b;b), E(a,b) -> x": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
+    f"{TRIANGLE}, D(a,b,x;a,b) -> x": ("a b c", lambda e: max(e, 1 - e), Fraction(1, 2)),
     f"{TRIANGLE}, D(a,x), E(b,y) -> *": ("a b c", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FOUR}, D(a,b) ->": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FOUR} -> a": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
@@ -70,7 +73,8 @@ def test_each_status_of_the_values_is_in_one_part_tree(text):
 
 @pytest.mark.parametrize("text", [
     f"{TRIANGLE}, D(a), E(b), F(c) ->", f"{TRIANGLE}, D(b) -> a", f"{TRIANGLE}, D(a) -> a,b", f"{FOUR}, D(a) ->",
-    f"{TRIANGLE}, D(a,x) -> x", f"{TRIANGLE}, D(a,x), E(x) ->", f"{FOUR} -> a,c", f"{SIX} -> a", f"{SIX}, D(a) ->",
+    f"{TRIANGLE}, D(a,x) -> x", f"{TRIANGLE}, D(a,x;x) -> a,x", f"{TRIANGLE}, D(a,x), E(x) ->",
+    f"{FOUR} -> a,c", f"{SIX} -> a", f"{SIX}, D(a) ->",
     f"{TRIANGLE}, D(a,b,c) ->", "R(a,b,x), S(b,c), T(c,a), D(a) ->", "R(a,b), S(b,c), T(c,d), D(a) ->",
     "R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,g), X(g,a) ->",
 ])  # fmt: skip
@@ -109,7 +113,7 @@ def test_a_part_tree_costs_no_more_than_stated_as_its_status_is(text):
         for cell in map("".join, product("HL", repeat=len(ring.edges))):
             if fits(one.name, cell):
                 heavy = [v for v, letter in zip(ring.variables, cell, strict=True) if letter == "H"]
-                found = Listings(dict(ring.pairs()), heavy, CORNERS).most(questions)
+                found = Listings(dict(ring.pairs()), heavy, CORNERS, columns_by_key(definition, ring)).most(questions)
                 most = [max(a, Fraction(b, UNIT)) for a, b in zip(most, found, strict=True)]
     assert most == stated
 
@@ -158,6 +162,18 @@ def test_listings_are_bounded_by_the_cheapest_steps():
     assert of("", "ab", "R") == [1, 1]
     assert of("", "ac", "RS") == [2, 2]
     assert of("ab", "a", "R") == [0, 0]
+
+
+def test_a_key_determines_its_columns_only_where_it_is_known():
+    """Of D(a, x) with the key a; a is light."""
+    quarter = [Fraction(1, 4)]
+    listings = Listings({"R": ("a", "b")}, "b", quarter, {"D": (frozenset("a"), frozenset("x"))})
+
+    def of(known: str, wanted: str, atoms: str) -> Fraction:
+        return Fraction(listings.most([Listing(frozenset(known), frozenset(wanted), frozenset(atoms))])[0], UNIT)
+
+    assert of("a", "x", "D") == 0 and of("a", "bx", "RD") == Fraction(1, 4)
+    assert of("b", "x", "RD") == 1 and of("", "x", "RD") == 1
 
 
 def test_a_curve_has_its_corners():
