@@ -96,10 +96,12 @@ def _root(definition: Definition, plan: Plan, ring: HungRing, listed: bool, by: 
 def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
     exponents, cost, best = union.exponents, union.exponents.cost(epsilon), cheapest(union.exponents)
     hung = [edge.atom for edge in union.edges if not edge.groups]
-    beside = f" {enumerate_words(hung)} {'hangs' if len(hung) == 1 else 'hang'} on them, not divided." if hung else ""
+    one = len(hung) == 1
+    beside = f"{enumerate_words(hung)} {'hangs' if one else 'hang'} on them, and {'is' if one else 'are'} not divided. "
     return (
-        f"{say_query(definition, union, free)}{beside} {say_apart(epsilon)}; what is heavy in one of the two tables "
-        f"that it joins counts as heavy in both. By the status of all their values the rings are divided into "
+        f"{say_query(definition, union, free)} {beside if hung else ''}"
+        f"{say_apart(epsilon)}; what is heavy in one of the two tables "
+        "that it joins counts as heavy in both. By the status of all their values the rings are divided into "
         f"{len(union.part_trees)} part trees, each over bags of columns, in which a change lists light or heavy "
         f"values. For each status the tree is that whose changes list the least. A change costs {cost.update}, with "
         f"the rebalances that it makes necessary, {Bound(exponents.update.at(best))} at epsilon = {best}; space is "

@@ -84,13 +84,11 @@ def _divides(union: Union, plan: Plan, options: Mapping[str, Any]) -> bool:
 
 def divide_unasked(definition: Definition, plan: Plan) -> tuple[Plan, float] | None:
     """A plan that tells heavy values from light ones, and its epsilon, for a view whose changes meet skew: that with
-    the least cost of a change at worst, and of such with the least space. None if no division that is known has a lower
-    cost than the plan."""
+    the least cost of a change at worst. None if no division is known that has a lower one than the plan."""
     union = find_union(definition, plan) if plan.union is None and not plan.joins else None
     if union is None:
         return None
-    costs = {one: union.exponents.cost(one) for one in _EPSILONS}
-    epsilon = min(costs, key=lambda one: (costs[one].update.power, costs[one].space.power))
-    if costs[epsilon].update.power >= plan.cost.update.power:
+    epsilon = min(_EPSILONS, key=lambda one: union.exponents.cost(one).update.power)
+    if union.exponents.cost(epsilon).update.power >= plan.cost.update.power:
         return None
     return divide(definition, plan, epsilon, {"epsilon": epsilon}), epsilon

@@ -67,8 +67,8 @@ def divide_ring(definition: Definition, ring: HungRing, *, listed: bool, by: tup
 
 
 def cheapest(exponents: Exponents) -> Fraction:
-    """The epsilon of those compared at which a change is cheapest; of equals that with the least space."""
-    return min(CHOICES, key=lambda one: (exponents.update.at(one), exponents.space.at(one), -one))
+    """The epsilon of those compared at which a change is cheapest; of equals the least, with most sums kept."""
+    return min(CHOICES, key=exponents.update.at)
 
 
 def _turned(status: str, turn: int) -> str:

@@ -215,7 +215,8 @@ def test_explain_states_the_computed_exponents():
     explained = kept.con.explain("v").to_dict()
     assert explained["cost"]["update"] == "O(N^0.67) amortised" and explained["cost"]["space"] == "O(N)"
     assert (
-        "d hangs on them, not divided" in explained["reason"] and "O(N^(2/3)) at epsilon = 2/3" in explained["reason"]
+        "d hangs on them, and is not divided" in explained["reason"]
+        and "O(N^(2/3)) at epsilon = 1/3" in explained["reason"]
     )
     assert len(explained["heavy"]["part_trees"]) == 7
     choices = {one["epsilon"]: one["update"] for one in explained["heavy"]["choices"]}

@@ -28,14 +28,14 @@ FIVE = "R(a,b), S(b,c), T(c,d), U(d,e), V(e,a)"
 SIX = "R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,a)"
 
 DIVIDED = {
-    f"{TRIANGLE}, D(a) ->": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
-    f"{TRIANGLE}, D(a), E(b) ->": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
+    f"{TRIANGLE}, D(a) ->": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
+    f"{TRIANGLE}, D(a), E(b) ->": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
     f"{TRIANGLE}, D(a,b) ->": ("a b c", lambda e: max(e, 1 - e), Fraction(1, 2)),
-    f"{TRIANGLE}, D(a,b), E(a) -> a": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
-    f"{TRIANGLE}, D(a,x) -> *": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
-    f"{TRIANGLE}, D(a,x), E(b,c,y) -> *": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
-    f"{TRIANGLE}, D(a,x;a) -> a, x": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
-    f"{TRIANGLE}, D(x,b;b), E(a,b) -> x": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(2, 3)),
+    f"{TRIANGLE}, D(a,b), E(a) -> a": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
+    f"{TRIANGLE}, D(a,x) -> *": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
+    f"{TRIANGLE}, D(a,x), E(b,c,y) -> *": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
+    f"{TRIANGLE}, D(a,x;a) -> a, x": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
+    f"{TRIANGLE}, D(x,b;b), E(a,b) -> x": ("a b c", lambda e: max(e, 1 - e, min(2 * e, 2 - 2 * e)), Fraction(1, 3)),
     f"{TRIANGLE}, D(a,b,x;a,b) -> x": ("a b c", lambda e: max(e, 1 - e), Fraction(1, 2)),
     f"{TRIANGLE}, D(a,x), E(b,y) -> *": ("a b c", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FOUR}, D(a,b) ->": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
