@@ -10,7 +10,9 @@ from fractions import Fraction
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.output.reading import read
 from tests.maintenance.heavy_light.test_part_trees import slope
+from tests.maintenance.heavy_light.test_ring_rows import worst_case
 from tests.maintenance.heavy_light.test_rings import Rings, Rows
 
 THREE = {"r": "ab", "s": "bc", "t": "ca"}
@@ -361,3 +363,35 @@ def test_a_change_of_a_long_ring_costs_at_most_what_is_stated(size, instance):
         points.append((base, max(steps.values())))
         most.append(steps)
     assert slope(*zip(*points)) < 1.05, most
+
+
+@pytest.mark.parametrize("by", ["r.a", "r.a, r.b"])
+@pytest.mark.parametrize("epsilon", [0.25, 0.34])
+def test_a_change_of_a_grouped_ring_of_four_costs_what_is_stated(by, epsilon):
+    points = []
+    for base in (2_000, 12_000, 72_000):
+        kept = Kept(FOUR, f"SELECT {by}, count(*) AS n {figure(FOUR)} GROUP BY {by}", 0.5)
+        kept.rings.apply(worst_case(base, epsilon))
+        kept.con.execute(f"ALTER MATERIALIZED VIEW v SET (epsilon = {epsilon})")
+        points.append((base, kept.steps("r", (-1, -2, 1))))
+    stated = float(kept.maintained.plan.union.exponents.update.at(Fraction(str(epsilon))))
+    assert slope(*zip(*points, strict=True)) < stated + 0.05, (points, stated)
+
+
+@pytest.mark.parametrize("name", ["rows", "rows of five", "four by an edge"])
+def test_rows_come_without_delay(name):
+    """After k rows a read has taken at most so many steps for each as a row may come again, and a batch more."""
+    tables, query, epsilon = QUERIES[name]
+    kept, generator = Kept(tables, query, epsilon), random.Random(name)
+    count, values = {"rows": (400, 60), "rows of five": (110, 25), "four by an edge": (1_500, 200)}[name]
+    for table in tables:
+        pairs = {tuple(min(int(generator.paretovariate(0.6)) - 1, values) for _ in range(2)) for _ in range(count)}
+        kept.rings.apply({table: [(*pair, 1, 1) for pair in sorted(pairs)]})
+    power = float(kept.maintained.plan.union.exponents.delay.at(Fraction(str(epsilon))))
+    most = 4 * kept.balance.base**power if power else 1
+    walk, seen = read(kept.maintained, None, kept.maintained.definition.free), 0
+    while walk.next(64):
+        seen += walk.rows
+        assert walk.steps <= 12 * (seen + 300) * most
+    assert seen == kept.con.view("v").count() > 300
+    assert any(one.top().table.live > 0 for one in kept.balance.part_trees.enumerated())
