@@ -22,6 +22,9 @@ EPSILON = 0.5
 READS = 1.0
 """Nothing declared: a view may be read after every change."""
 
+_ASKING = {"epsilon", "partition", "reads"}
+"""The options without which only those divisions are made that always are: the others slow reads down."""
+
 _EPSILONS = (EPSILON, 0.33, 0.67)
 """Those at which some strategy has its least cost of a change, or nearly."""
 
@@ -36,7 +39,10 @@ def divide(definition: Definition, plan: Plan, epsilon: float, options: Mapping[
     """
     union = plan.union
     if union is None and not plan.joins:
-        union = find_union(definition, plan, single=(options or {}).get("partition") == "single")
+        asked = options or {}
+        union = find_union(
+            definition, plan, single=asked.get("partition") == "single", unasked=not asked.keys() & _ASKING
+        )
     if union is None:
         return plan
     divided = plan.union is not None or (options is not None and _divides(union, plan, options))

@@ -17,7 +17,6 @@ from sqlfront.planner.model.exponents import REST, Exponents, greatest, least, l
 from sqlfront.planner.model.heavy_light import PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
-from sqlfront.planner.theory.wording import labels
 
 OPPOSITE = ("H*H*", "HLLL", "LLHL")
 """The status of a, b, c and d where the bags (a, b, c) and (c, d, a) are cheap to change."""
@@ -63,19 +62,6 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
     )
 
 
-def _refusal(definition: Definition, plan: Plan) -> tuple[str, str | None] | None:
-    size = len(definition.atoms)
-    if size > 4 and find_ring(definition, size) is not None:
-        return f"for rings of {size} tables no division by heavy and light values is known here", None
-    if find_ring(definition, 4) is None:
-        return None
-    what = labels(definition, plan.free) if plan.free else "columns that join no tables"
-    return (
-        f"rings of four by {what} are not divided: only sums without GROUP BY of two columns a table, and all rows",
-        None,
-    )
-
-
 _SPACE = greatest(line(2, -1), line(1, 1))
 _EXPONENTS = Exponents(
     building=_SPACE,
@@ -90,7 +76,6 @@ RING_ROWS = Strategy(
     "the rings",
     "after the split of cycles by Deep, Hu and Koutris 2022; the division is ours",
     _reason,
-    refusal=_refusal,
 )
 
 

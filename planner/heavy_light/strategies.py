@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlfront.planner.heavy_light.divided_rings import GROUPED_RING, HUNG_RING, LONG_RING
 from sqlfront.planner.heavy_light.loomis_whitney import LOOMIS_WHITNEY, SINGLE_TRIANGLES
 from sqlfront.planner.heavy_light.path_sum import PATH_SUM
 from sqlfront.planner.heavy_light.projected_join import PROJECTED_JOIN
@@ -15,6 +16,7 @@ from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 
 RULES: tuple[Strategy, ...] = (
+    HUNG_RING,
     TRIANGLE_SUM,
     TRIANGLE_ENDS,
     TRIANGLE_PAIRS,
@@ -26,19 +28,22 @@ RULES: tuple[Strategy, ...] = (
     PROJECTED_JOIN,
     RING_SUM,
     RING_ROWS,
+    GROUPED_RING,
+    LONG_RING,
     STAR,
 )
 """The first strategy that recognises a query divides it."""
 
 
-def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> Union | None:
+def find_union(definition: Definition, plan: Plan, *, single: bool = False, unasked: bool = False) -> Union | None:
     """The division of a query beside its plan; None if none is known, as for joins by comparisons and outer joins.
 
-    `single`: that by one column of each table.
+    `single`: that by one column of each table. `unasked`: only one that is always made.
     """
     if definition.comparisons or definition.outer_atoms:
         return None
-    found = (rule.recognise(definition, plan) for rule in RULES if rule.single == single)
+    rules = (rule for rule in RULES if rule.single == single and (rule.choice == "always" or not unasked))
+    found = (rule.recognise(definition, plan) for rule in rules)
     return next((union for union in found if union is not None), None)
 
 

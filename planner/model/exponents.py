@@ -1,9 +1,11 @@
-"""Exponents of N as functions of epsilon: lines, and the greatest or the least of several, as data."""
+"""Exponents of N as functions of epsilon: lines, the greatest or the least of several, and curves of lines, as data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from sqlfront.planner.model.bound import Bound
@@ -45,7 +47,43 @@ class Extreme:
         return f"{self.kind}({', '.join(map(str, self.parts))})"
 
 
-Exponent = Line | Extreme
+@dataclass(frozen=True)
+class Curve:
+    """Lines from corner to corner, each an epsilon and the exponent there, from epsilon = 0 to 1."""
+
+    corners: tuple[tuple[Fraction, Fraction], ...]
+
+    @classmethod
+    def through(cls, points: Iterable[tuple[Fraction, Fraction]]) -> Curve:
+        """The curve through points in order, without those that lie on a line between their neighbours."""
+        corners: list[tuple[Fraction, Fraction]] = []
+        for point in points:
+            while len(corners) > 1 and _slope(corners[-2], corners[-1]) == _slope(corners[-1], point):
+                del corners[-1]
+            corners.append(point)
+        return cls(tuple(corners))
+
+    def at(self, epsilon: Fraction) -> Fraction:
+        for start, end in pairwise(self.corners):
+            if epsilon <= end[0]:
+                return start[1] + _slope(start, end) * (epsilon - start[0])
+        raise ValueError(f"epsilon = {epsilon} is above 1")
+
+    def plus(self, more: int) -> Curve:
+        """The exponents of N^more times as many."""
+        return Curve(tuple((epsilon, value + more) for epsilon, value in self.corners))
+
+    def __str__(self) -> str:
+        """1 at eps = 0, 2/3 at 1/3, 1 at 1/2, 1 at 1."""
+        (start, first), *others = self.corners
+        return ", ".join([f"{first} at eps = {start}", *(f"{value} at {epsilon}" for epsilon, value in others)])
+
+
+Exponent = Line | Extreme | Curve
+
+
+def _slope(start: tuple[Fraction, Fraction], end: tuple[Fraction, Fraction]) -> Fraction:
+    return (end[1] - start[1]) / (end[0] - start[0])
 
 
 def line(constant: int | Fraction, slope: int = 0) -> Line:

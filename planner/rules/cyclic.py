@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from sqlfront.planner.heavy_light.ring import listed_ring
+from sqlfront.planner.heavy_light.ring import find_ring, listed_ring
 from sqlfront.planner.model.cost import Cost, bag_cost
 from sqlfront.planner.model.hypergraph import Edges, hypergraph
 from sqlfront.planner.model.plan import Node, Plan
@@ -28,6 +28,8 @@ DIVIDE = (
     "keep bags of three columns instead of the rows, by heavy and light values, in O(N^1.5) space: "
     "CREATE MATERIALIZED VIEW ... WITH (epsilon = 0.5)"
 )
+
+DIVIDE_CHANGES = "take O(N) per change, by heavy and light values: CREATE MATERIALIZED VIEW ... WITH (epsilon = 0.5)"
 
 
 def plan_cyclic(definition: Definition, weights: Weights) -> Plan:
@@ -109,8 +111,18 @@ def _suggest(definition: Definition, edges: Edges, cycle: Cycle, found: Decompos
     if found.space > DIVIDED_SPACE and listed_ring(definition, definition.free, 4) is not None:
         offers.append(DIVIDE)
     if found.update > 1:
-        offers.append(STORE)
+        offers += [DIVIDE_CHANGES, STORE] if _is_long_ring(definition) else [STORE]
     return "; or ".join(offer for offer in offers if offer is not None) or None
+
+
+def _is_long_ring(definition: Definition) -> bool:
+    """Whether the query is a sum over a ring of five or six, or all its rows."""
+    size = len(definition.atoms)
+    if size not in (5, 6):
+        return False
+    if definition.free:
+        return listed_ring(definition, definition.free, size) is not None
+    return all(len(atom.variables) == 2 for atom in definition.atoms) and find_ring(definition, size) is not None
 
 
 def _suggest_break(definition: Definition, edges: Edges, cycle: Cycle) -> str | None:

@@ -10,7 +10,7 @@ from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.bound import CONSTANT_BOUND
 from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import DistinctValues, LeafColumn
-from sqlfront.planner.rules.cyclic import STORE
+from sqlfront.planner.rules.cyclic import DIVIDE_CHANGES, STORE
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 
@@ -134,10 +134,18 @@ def test_what_is_left_of_the_cycle_is_linear() -> None:
     assert tuple(map(str, (plan.cost.update, plan.cost.space))) == ("O(N)", "O(N)")
 
 
-def test_storing_the_joins_is_offered_where_a_change_is_more_than_linear() -> None:
-    plan = _plan("r(a,b), s(b,c), t(c,d), u(d,e), v(e,a) -> [group]")
+@pytest.mark.parametrize(
+    ("query", "offers"),
+    [
+        ("r(a,b), s(b,c), t(c,d), u(d,e), v(e,a) -> [group]", [DIVIDE_CHANGES, STORE]),
+        ("r(a,b), s(b,c), t(c,d), u(d,e), v(e,f), w(f,a) -> a,d [group]", [STORE]),
+        ("r(a,b), s(b,c), t(c,d), u(d,e), v(e,f), w(f,g), x(g,a) -> [group]", [STORE]),
+    ],
+)
+def test_dividing_or_storing_is_offered_where_a_change_is_more_than_linear(query: str, offers: list[str]) -> None:
+    plan = _plan(query)
     assert str(plan.cost.update) == "O(N^2)"
-    assert plan.suggestion == STORE
+    assert plan.suggestion == "; or ".join(offers)
 
 
 def test_loomis_whitney_is_named_as_a_clique() -> None:
