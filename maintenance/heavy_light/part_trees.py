@@ -58,10 +58,9 @@ class StoredPartTree:
         """The variables of the rows that are enumerated."""
         return {variable for node in self.planned.root.walk() if node.connex for variable in node.variables}
 
-    def pair(self) -> View:
-        """Of an enumerated part tree, the join of all atoms but one below `top`: with all variables, or summed down to
-        those of `top`."""
-        return next(child for child in self.top().children if child.node.connex)
+    def levels(self) -> list[View]:
+        """The views below `top` whose rows are enumerated under each of its rows."""
+        return [child for child in self.top().children if child.node.connex]
 
 
 def planned_part_trees(base: Tree, number: int, *, symmetric: bool) -> PartTrees | None:
@@ -96,8 +95,10 @@ class PartTrees:
                     served.indexes += [index for index in view.indexes if index not in served.indexes]
                     view.indexes = served.indexes
         for kept in self.overlapping():
-            indexes, wanted = kept.pair().indexes, (kept.pair().link, base.root.children[0].node.variables)
-            indexes += [index for index in dict.fromkeys(wanted) if index not in indexes]
+            for number, level in enumerate(kept.levels()):
+                own = tuple(v for v in base.root.children[0].node.variables if v in level.node.variables)
+                wanted = dict.fromkeys((level.link, own) if number == 0 else (level.link,))
+                level.indexes += [index for index in wanted if index not in level.indexes]
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
@@ -156,11 +157,11 @@ class PartTrees:
 
     def partition(self, atom: str) -> Partition:
         """The partition of the store that an atom reads."""
-        return next(one for one in self.partitions if one.store is self.stores[atom])
+        return self.partition_of(self.stores[atom])
 
-    def column(self, edge: Edge, variable: str) -> Column:
-        """The partitioned column of an atom's variable."""
-        expressions = (self._expression(edge, variable),)
+    def column(self, edge: Edge, group: tuple[str, ...]) -> Column:
+        """The partitioned column of a group of an atom's variables."""
+        expressions = tuple(self._expression(edge, variable) for variable in group)
         return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
 
     def joining(self, parts: Mapping[str, PartKey]) -> StoredPartTree:
@@ -173,9 +174,8 @@ class PartTrees:
         """The views that a part tree's own joins fill: of those added to a target, by the changes of one atom."""
         if kept.planned.changed is None:
             return [] if self._targeted(kept) else kept.tree.stored_inner()
-        alike = (one.planned for one in self.trees if one.planned.target == kept.planned.target)
-        first = next(planned.changed for planned in alike if planned.changed)
-        return [kept.tree.root] if first == kept.planned.changed else []
+        alike = (one.planned.changed for one in self.trees if one.planned.target == kept.planned.target)
+        return [kept.tree.root] if next(filter(None, alike)) == kept.planned.changed else []
 
     def _targeted(self, kept: StoredPartTree) -> bool:
         """Whether other part trees are added to this one, which keeps nothing by itself."""
@@ -206,9 +206,9 @@ class PartTrees:
             for expressions in self.told(edge.atom):
                 partition_column(self.partition(edge.atom), expressions)
         if self.union.joint:
-            ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
-            for variable in dict(ends):
-                join_columns([column for v, column in ends if v == variable], self.columns())
+            ends = [(group, self.column(edge, group)) for edge in self.union.edges for group in edge.groups]
+            for variables in dict(ends):
+                join_columns([column for group, column in ends if group == variables], self.columns())
         passing = [kept.planned for kept in self.trees if not kept.tree.stored_inner()]
         for edge in self.union.edges:
             for part in self._parts(edge, passing):
