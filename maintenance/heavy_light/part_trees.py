@@ -8,7 +8,7 @@ the view's own tree, to which several part trees add.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from sqlfront.maintenance.heavy_light.partition import (
     partition_column,
     partition_of,
 )
+from sqlfront.maintenance.heavy_light.stored_part_tree import StoredPartTree
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
@@ -37,30 +38,6 @@ from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.atom_source import Source
-
-
-@dataclass
-class StoredPartTree:
-    """A part tree and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
-    atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
-
-    planned: PartTree
-    tree: Tree
-    store_parts: dict[str, PartKey] = field(default_factory=dict)
-    positions: dict[str, int] = field(default_factory=dict)
-    ranked: dict[int, RankedIndex] = field(default_factory=dict)
-
-    def top(self) -> View:
-        """The view whose rows are enumerated first."""
-        return self.tree.root.children[0]
-
-    def listed(self) -> set[str]:
-        """The variables of the rows that are enumerated."""
-        return {variable for node in self.planned.root.walk() if node.connex for variable in node.variables}
-
-    def levels(self) -> list[View]:
-        """The views below `top` whose rows are enumerated under each of its rows."""
-        return [child for child in self.top().children if child.node.connex]
 
 
 def planned_part_trees(base: Tree, number: int, *, symmetric: bool) -> PartTrees | None:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees
+from sqlfront.maintenance.heavy_light.stored_part_tree import StoredPartTree
 from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
@@ -180,8 +181,9 @@ class _Tree:
     """The words of one tree for the kernels, and the arrays they point to."""
 
     def __init__(self, kept: StoredPartTree, out: Shape) -> None:
-        upper, levels = kept.top(), kept.levels()
-        parts = [*levels, *(child for child in upper.children if child not in levels)]
+        *guards, upper = kept.nodes()
+        levels, factors = kept.levels(), kept.factors()
+        parts = [*levels, *factors, *guards]
         assert upper.table is not None and upper.shape is not None
         used, keys = upper.table.used, max(view.table.keys for view in parts if view.table is not None)
         self._buckets = np.zeros((2, used + 1), np.int64)
@@ -190,12 +192,12 @@ class _Tree:
         self._parts = [_Part(view, upper, out, is_level=view in levels, is_first=view is levels[0]) for view in parts]
         arrays = (self._found, self._rows, self._words, self._key)
         words = [upper.table.address, used, *map(_address, self._buckets), -1, 0, *map(_address, arrays)]
-        words += [len(levels), len(parts) - len(levels), *(_address(part.words) for part in self._parts)]
+        words += [len(levels), len(factors), len(guards), *(_address(part.words) for part in self._parts)]
         self.words = np.array(words, np.int64)
 
 
 class _Part:
-    """The words of a level of a tree, or of a factor, and the arrays they point to."""
+    """The words of a level of a tree, a factor or a guard, and the arrays they point to."""
 
     def __init__(self, view: View, upper: View, out: Shape, *, is_level: bool, is_first: bool) -> None:
         assert view.table is not None and view.shape is not None and upper.table is not None
@@ -208,13 +210,13 @@ class _Part:
         places = [[*key], [shape.keys + shape.parts.index(part) * shape.limbs for part in values]]
         words = [table.address, 0, 0]
         if is_level:
-            used = table.used, upper.table.used
-            self._members = np.zeros((2, sum(used)), np.int64)
-            self._list = np.zeros(1 + kernels.ENTRY * used[1], np.int64)
             link, output = view.index_number(view.link), view.index_number(own) if is_first else 0
-            words += [link, table.groups[link].address, output, table.groups[output].address, used[0]]
-            words += [*map(_address, self._members), 0, sum(used) + 1, -1, 0, _address(self._list)]
-            words += [len(shape.places(own)), 0, 0, 0, 0]
+            used, groups = table.used, table.groups[link].used
+            self._members, self._groups = np.zeros((2, used + groups), np.int64), np.zeros((2, groups), np.int64)
+            self._list = np.zeros(1 + kernels.ENTRY * upper.table.used, np.int64)
+            words += [link, table.groups[link].address, output, table.groups[output].address, used]
+            words += [*map(_address, self._members), 0, used + groups + 1, -1, 0, 0, _address(self._list)]
+            words += [len(shape.places(own)), *map(_address, self._groups), 0, 0, 0, 0, 0]
             found = shape.places(above.variables) if is_first else ()
             places += [[*above.places(view.link)], [*found], [*shape.places(own)], [*out.places(own)]]
         starts = np.cumsum([len(words), *map(len, places)]).tolist()
@@ -234,4 +236,4 @@ def _address(array: np.ndarray) -> int:
 
 def _limbs(kept: StoredPartTree) -> int:
     """How wide a product of a tree's values can be."""
-    return sum(child.shape.limbs for child in kept.top().children if child.shape is not None)
+    return sum(view.shape.limbs for view in (*kept.levels(), *kept.factors()) if view.shape is not None)

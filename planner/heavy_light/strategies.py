@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sqlfront.planner.heavy_light.hierarchical import HIERARCHICAL
 from sqlfront.planner.heavy_light.loomis_whitney import LOOMIS_WHITNEY, SINGLE_TRIANGLES
 from sqlfront.planner.heavy_light.path_sum import PATH_SUM
-from sqlfront.planner.heavy_light.projected_star import PROJECTED_STAR
 from sqlfront.planner.heavy_light.ring_rows import RING_ROWS
 from sqlfront.planner.heavy_light.ring_sum import RING_SUM
 from sqlfront.planner.heavy_light.stars import STAR
@@ -23,7 +23,7 @@ RULES: tuple[Strategy, ...] = (
     SINGLE_TRIANGLES,
     LOOMIS_WHITNEY,
     PATH_SUM,
-    PROJECTED_STAR,
+    HIERARCHICAL,
     RING_SUM,
     RING_ROWS,
     STAR,

@@ -1,22 +1,23 @@
 """The union of many overlapping sets without duplicates: a scan of one after the other that hops over what it has had.
 
-The sets are *buckets*: a row of an upper table, with the members that lower tables have for it. In a tree with one
-lower table, a *level*, the members are its rows; with several, the product of their rows: a tuple takes one row of each
-level, all of the same bucket. Rows of a level are equal if they have the same output words. When one is put out, the
-other buckets exclude it: where a run of excluded members begins, `to` names the member after it, and there `back` names
-its beginning (Kara et al. 2020, section 2.4: hop iterators and their union, with its two errors mended: the current
-bucket excludes nothing, and a bucket without the member is left alone).
+The sets are *buckets*. A bucket is a row of an upper table. Lower tables, the *levels*, have members for it, and its
+tuples are their product: one member of each level. Members of a level are equal if they have the same output words.
+When one is put out, the other buckets exclude it: where a run of excluded members begins, `to` names the member after
+it, and there `back` names its beginning (Kara et al. 2020, section 2.4: hop iterators and their union, with its two
+errors mended: the current bucket excludes nothing, and a bucket without the member is left alone).
 
-The first level's rows are found in all buckets by a group of its table. The *list* of a level has the buckets, with
-their rows, in which the tuple so far is; the next level scans and looks up those alone, and starts its exclusions over
-for each tuple so far. So the delay is the number of buckets that a tuple may be in, times the number of levels. Values
-are multiplied over the levels and *factors*, rows without output words that a bucket has one of each, and added up over
-the buckets. What a *shared* table has of the same output counts too, and takes the place of a tuple that it has (the
-union of two sets, section 2.4).
+A group of the first level's table lists the buckets that have a member. The *list* of a level has the buckets with the
+tuple so far. The next level scans and looks up these alone, and its exclusions start over for each tuple so far. The
+delay is the number of levels times the number of buckets that a tuple may be in. *Guards* are tables that must have a
+bucket's key; passing over a bucket without it costs a step. Values are multiplied over the levels and *factors*, of
+which a bucket has one row each without output words, and added up over the buckets.
 
-Members are row numbers of a level's table, buckets those of the upper one; a bucket's end is the number of the level's
-rows plus its own. A tree, a level and a factor are arrays of words; FROM_ words say where, in the same array, lists of
-places begin.
+Of several trees, and a *shared* table of tuples at last, each set takes the place of a tuple that it has: it gives its
+own next one instead. So each tuple comes once, from one of the sets that have it (the union of two sets, section 2.4).
+
+Members are row numbers of a level's table, buckets those of the upper one. The members of a bucket are a group of the
+level's table. The end of a group is the number of the table's rows plus the group's own. Buckets share a group if the
+level's link is only a part of their key; a level after the first scans each group once.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
 from sqlfront.storage.kernels.tables.limbs import add_value, copy_value, multiply, sign_of
 
-# A tree: the upper table, and the list of a look-up. FOUND_ROWS has the address of a row for each level and factor,
-# TUPLE the output words of the scan's tuple, and KEY room for a key. Then come the addresses of levels, and of factors.
+# Trees, levels and factors are arrays of words; FROM_ words say where lists of places begin in the same array. A tree:
+# the upper table, and the list of a look-up. FOUND_ROWS has the address of a row for each level and factor, TUPLE the
+# output words of the scan's tuple, and KEY room for a key. Then come the addresses of levels, factors and guards.
 UPPER, UPPER_USED, BUCKET_TO, BUCKET_BACK, BUCKET, DEPTH = range(6)
-LOOKED_UP, FOUND_ROWS, TUPLE, KEY, LEVELS, FACTORS, PARTS = range(6, 13)
+LOOKED_UP, FOUND_ROWS, TUPLE, KEY, LEVELS, FACTORS, GUARDS, PARTS = range(6, 14)
 
-# A level, and a factor, which has its table and two lists of places alone. BASE is added to the words of MEMBER_TO and
-# MEMBER_BACK that count: it grows by SPAN when the exclusions start over.
+# A level; a factor or a guard has its table and two lists of places alone. BASE is added to the words of MEMBER_TO and
+# MEMBER_BACK that count: it grows by SPAN when the exclusions start over. SCANNED has, for each group, the BASE with
+# which it was scanned, and MARKED the number of the last tuple that was excluded there. MARK is the present number.
 TABLE, FROM_KEY, FROM_VALUES = range(3)
 LINK, LINK_GROUP, OUTPUT, OUTPUT_GROUP, TABLE_USED, MEMBER_TO, MEMBER_BACK, BASE, SPAN = range(3, 12)
-POSITION, MEMBER, LIST, OWN = range(12, 16)
-FROM_LINK, FROM_UPPER, FROM_OWN, FROM_OUT, LEVEL_WORDS = range(16, 21)
+POSITION, MEMBER, GROUP, LIST, OWN, SCANNED, MARKED, MARK = range(12, 20)
+FROM_LINK, FROM_UPPER, FROM_OWN, FROM_OUT = range(20, 24)
 
 # A list: how many entries it has, then the bucket of each, the address of its row, its place in the list before.
 ENTRY = 3
@@ -69,36 +72,81 @@ def row_address(table, row):
     return load(table, ROWS) + row * load(table, WIDTH) * 8
 
 
-@kernel("int64(int64,int64,int64)")
-def member_after(level, bucket, member):
-    """The next member of a bucket that is not skipped, or its end."""
+@kernel("int64(int64,int64)")
+def group_of(level, member):
+    """The group that a member is in."""
+    table = load(level, TABLE)
+    return load32(row_address(table, member), 2 * (load(table, LINKS) + 2 * load(level, LINK)) + 2)
+
+
+@kernel("int64(int64,int64)")
+def member_after(level, member):
+    """The next member of a group that is not skipped, or its end."""
     table = load(level, TABLE)
     after = load32(row_address(table, member), 2 * (load(table, LINKS) + 2 * load(level, LINK)))
     if after == 0:
-        return load(level, TABLE_USED) + bucket
+        return load(level, TABLE_USED) + group_of(level, member)
     return skipped(load(level, MEMBER_TO), load(level, BASE), after - 1)
 
 
 @kernel("int64(int64,int64,int64,int64)")
-def first_member(tree, level, scratch, bucket):
-    """The first member of a bucket that is not skipped, or its end."""
+def group_below(tree, level, scratch, bucket):
+    """The group of a bucket's members."""
     group = load(level, LINK_GROUP)
     row = row_address(load(tree, UPPER), bucket)
     places = load(level, FROM_LINK)
-    found = find(group, scratch, hash_places(row, level, places, load(group, KEYS)), row, level, places)
-    tail = row_address(group, found) + load(group, TAIL) * 8
-    return skipped(load(level, MEMBER_TO), load(level, BASE), load32(tail, 0) - 1)
+    return find(group, scratch, hash_places(row, level, places, load(group, KEYS)), row, level, places)
 
 
 @kernel("int64(int64,int64)")
-def bucket_after(tree, bucket):
+def first_member(level, group):
+    """The first member of a group that is not skipped, or its end."""
+    table = load(level, LINK_GROUP)
+    head = load32(row_address(table, group) + load(table, TAIL) * 8, 0)
+    return skipped(load(level, MEMBER_TO), load(level, BASE), head - 1)
+
+
+@kernel("void(int64,int64)")
+def exclude_member(level, member):
+    """Exclude a member of its group."""
+    after = member_after(level, member)
+    skip(load(level, MEMBER_TO), load(level, MEMBER_BACK), load(level, BASE), member, after)
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def find_part(tree, part, scratch, bucket, out):
+    """The row of a level, or of a factor, that has a tuple's words in a bucket, or -1."""
+    table = load(part, TABLE)
+    key = load(tree, KEY)
+    row = row_address(load(tree, UPPER), bucket)
+    places = load(part, FROM_KEY)
+    keys = load(table, KEYS)
+    for j in range(keys):
+        place = load(part, places + j)  # Of the tuple; below 0, of the bucket.
+        store(key, j, load(out, place) if place >= 0 else load(row, -1 - place))
+    return find(table, scratch, hash_words(key, keys), key, 0, 0)
+
+
+@kernel("int64(int64,int64,int64)")
+def is_guarded(tree, scratch, bucket):
+    """Whether all guards have a bucket's key."""
+    first = PARTS + load(tree, LEVELS) + load(tree, FACTORS)
+    for i in range(first, first + load(tree, GUARDS)):
+        if find_part(tree, load(tree, i), scratch, bucket, 0) < 0:
+            return False
+    return True
+
+
+@kernel("int64(int64,int64,int64)")
+def bucket_after(tree, scratch, bucket):
     """The next bucket that is not skipped, or UPPER_USED; the first one after -1."""
     upper = load(tree, UPPER)
     used = load(tree, UPPER_USED)
     bucket += 1
     while bucket < used:
-        if sign_of(row_address(upper, bucket), load(upper, KEYS), load(upper, LIMBS)) != 0:
-            break  # Others are free, or wait to be swept.
+        count = sign_of(row_address(upper, bucket), load(upper, KEYS), load(upper, LIMBS))
+        if count != 0 and is_guarded(tree, scratch, bucket):
+            break  # Others are free, or wait to be swept, or have no tuple.
         bucket += 1
     return skipped(load(tree, BUCKET_TO), 0, bucket)
 
@@ -107,10 +155,10 @@ def bucket_after(tree, bucket):
 def exclude(tree, scratch, bucket, member):
     """Exclude a member of a bucket of the first level, and the bucket if it has no other."""
     level = load(tree, PARTS)
-    after = member_after(level, bucket, member)
-    skip(load(level, MEMBER_TO), load(level, MEMBER_BACK), load(level, BASE), member, after)
-    if first_member(tree, level, scratch, bucket) == load(level, TABLE_USED) + bucket:
-        skip(load(tree, BUCKET_TO), load(tree, BUCKET_BACK), 0, bucket, bucket_after(tree, bucket))
+    exclude_member(level, member)
+    group = group_of(level, member)
+    if first_member(level, group) == load(level, TABLE_USED) + group:
+        skip(load(tree, BUCKET_TO), load(tree, BUCKET_BACK), 0, bucket, bucket_after(tree, scratch, bucket))
 
 
 @kernel("void(int64,int64,int64,int64)")
@@ -145,26 +193,12 @@ def meet(tree, scratch, out, current, entries):
         row = row_address(table, member - 1)
         after = load32(row, next_place)
         bucket = find(upper, scratch, hash_places(row, level, above, load(upper, KEYS)), row, level, above)
-        if bucket >= 0:
+        if bucket >= 0 and is_guarded(tree, scratch, bucket):
             append(entries, bucket, row, 0)
             # This row is put out now, so the other buckets that have it must pass over it when they are read.
             if current >= 0 and bucket != current:
                 exclude(tree, scratch, bucket, member - 1)
         member = after
-
-
-@kernel("int64(int64,int64,int64,int64,int64)")
-def find_part(tree, part, scratch, bucket, out):
-    """The row of a level, or of a factor, that has a tuple's words in a bucket, or -1."""
-    table = load(part, TABLE)
-    key = load(tree, KEY)
-    row = row_address(load(tree, UPPER), bucket)
-    places = load(part, FROM_KEY)
-    keys = load(table, KEYS)
-    for j in range(keys):
-        place = load(part, places + j)  # Of the tuple; below 0, of the bucket.
-        store(key, j, load(out, place) if place >= 0 else load(row, -1 - place))
-    return find(table, scratch, hash_words(key, keys), key, 0, 0)
 
 
 @kernel("void(int64,int64,int64)")
@@ -176,6 +210,10 @@ def narrow(tree, number, scratch):
     before = load(load(tree, PARTS + number - 1), LIST)
     entries = load(level, LIST)
     position = load(level, POSITION)
+    marked = load(level, MARKED)
+    mark = load(level, MARK) + 1
+    store(level, MARK, mark)
+    store(marked, load(level, GROUP), mark)
     store(entries, 0, 0)
     for place in range(position, load(before, 0)):  # An earlier one that had them would have excluded them here.
         bucket = load(before, 1 + place * ENTRY)
@@ -184,9 +222,10 @@ def narrow(tree, number, scratch):
             member = find_part(tree, level, scratch, bucket, load(tree, TUPLE))
         if member >= 0:
             append(entries, bucket, row_address(table, member), place)
-            if place != position:
-                after = member_after(level, bucket, member)
-                skip(load(level, MEMBER_TO), load(level, MEMBER_BACK), load(level, BASE), member, after)
+            group = group_of(level, member)
+            if load(marked, group) != mark:  # It is excluded once, whichever buckets have the group.
+                store(marked, group, mark)
+                exclude_member(level, member)
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
@@ -233,11 +272,11 @@ def add_values(union, tree, scratch, out, entries, known):
     return made
 
 
-@kernel("void(int64,int64,int64,int64)")
+@kernel("int64(int64,int64,int64,int64)")
 def add_found(union, tree, scratch, out):
-    """Look an output row's words up in a tree, and add the values that they have there."""
+    """Look an output row's words up in a tree, and add the values that they have there. Returns in how many buckets."""
     meet(tree, scratch, out, -1, load(tree, LOOKED_UP))
-    add_values(union, tree, scratch, out, load(tree, LOOKED_UP), 1)
+    return add_values(union, tree, scratch, out, load(tree, LOOKED_UP), 1)
 
 
 @kernel("void(int64,int64,int64)")
@@ -280,14 +319,17 @@ def next_member(tree, scratch):
     level = load(tree, PARTS)
     bucket = load(tree, BUCKET)
     ended = load(level, TABLE_USED)
-    member = member_after(level, bucket, load(level, MEMBER)) if bucket >= 0 else ended + bucket
-    while member == ended + bucket:
-        bucket = bucket_after(tree, bucket)
+    group = load(level, GROUP)
+    member = member_after(level, load(level, MEMBER)) if bucket >= 0 else ended + group
+    while member == ended + group:
+        bucket = bucket_after(tree, scratch, bucket)
         store(tree, BUCKET, bucket)
         if bucket == load(tree, UPPER_USED):
             return 0
-        member = first_member(tree, level, scratch, bucket)
+        group = group_below(tree, level, scratch, bucket)
+        member = first_member(level, group)
         store(scratch, STEPS, load(scratch, STEPS) + 1)
+    store(level, GROUP, group)
     store(level, MEMBER, member)
     return 1
 
@@ -299,19 +341,21 @@ def next_listed(tree, number, scratch):
     level = load(tree, PARTS + number)
     before = load(load(tree, PARTS + number - 1), LIST)
     ended = load(level, TABLE_USED)
+    scanned = load(level, SCANNED)
+    base = load(level, BASE)
     position = load(level, POSITION)
-    bucket = member = -1
-    if position >= 0:
-        bucket = load(before, 1 + position * ENTRY)
-        member = member_after(level, bucket, load(level, MEMBER))
-    while position < 0 or member == ended + bucket:
+    group = load(level, GROUP)
+    member = member_after(level, load(level, MEMBER)) if position >= 0 else ended + group
+    while member == ended + group:
         position += 1
         if position == load(before, 0):
             return 0
-        bucket = load(before, 1 + position * ENTRY)
-        member = first_member(tree, level, scratch, bucket)
+        group = group_below(tree, level, scratch, load(before, 1 + position * ENTRY))
         store(scratch, STEPS, load(scratch, STEPS) + 1)
+        member = first_member(level, group) if load(scanned, group) != base else ended + group
+        store(scanned, group, base)
     store(level, POSITION, position)
+    store(level, GROUP, group)
     store(level, MEMBER, member)
     return 1
 
@@ -346,41 +390,46 @@ def next_tuple(tree, scratch):
         store(level, BASE, load(level, BASE) + load(level, SPAN))
 
 
+@kernel("int64(int64,int64,int64,int64)")
+def next_of_tree(union, tree, scratch, out):
+    """Make an output row of a tree's next tuple; 0 if there is none."""
+    if next_tuple(tree, scratch) == 0:
+        return 0
+    levels = load(tree, LEVELS)
+    for j in range(load(union, OUT_KEYS)):
+        store(out, j, load(load(tree, TUPLE), j))
+    clear_values(union, out, 0)
+    add_values(union, tree, scratch, out, load(load(tree, PARTS + levels - 1), LIST), levels)
+    return 1
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def next_union(union, trees, scratch, out, capacity):
-    """Write up to `capacity` output rows, key words and values; how many, 0 at the end. `trees` are addresses.
-
-    Of several trees each has one level: another's exclusions end with the tuple so far.
-    """
+    """Write up to `capacity` output rows, key words and values; how many, 0 at the end. `trees` are addresses."""
     keys = load(union, OUT_KEYS)
-    width = keys + load(union, OUT_VALUES) * load(union, OUT_LIMBS)
+    width = 8 * (keys + load(union, OUT_VALUES) * load(union, OUT_LIMBS))
     shared = load(union, SHARED)
+    last = load(union, TREES)
     made = 0
     while made < capacity:
-        row = out + made * width * 8
-        number = load(union, TREE)
-        if number < load(union, TREES):
-            tree = load(trees, number)
-            if next_tuple(tree, scratch) == 0:
-                store(union, TREE, number + 1)
+        row = out + made * width
+        found = 0
+        for i in range(load(union, TREE), last + 1):  # Earlier ones have come to their ends.
+            tree = load(trees, i) if i < last else 0
+            if found != 0 and tree != 0:
+                if add_found(union, tree, scratch, row) == 0:
+                    continue
+            elif found != 0 and find(shared, scratch, hash_words(row, keys), row, 0, 0) < 0:
                 continue
-            levels = load(tree, LEVELS)
-            for j in range(keys):
-                store(row, j, load(load(tree, TUPLE), j))
-            clear_values(union, row, 0)
-            add_values(union, tree, scratch, row, load(load(tree, PARTS + levels - 1), LIST), levels)
-            for i in range(number + 1, load(union, TREES)):  # No earlier tree has it: it would have been excluded.
-                later = load(trees, i)
-                meet(later, scratch, row, load(later, UPPER_USED), load(later, LOOKED_UP))
-                add_values(union, later, scratch, row, load(later, LOOKED_UP), 1)
-            if find(shared, scratch, hash_words(row, keys), row, 0, 0) < 0:
-                made += 1
+            # This set has the tuple, or no earlier one has any left: it gives its own next one.
+            found = next_of_tree(union, tree, scratch, row) if tree != 0 else next_shared(union, row)
+            if found == 0:
+                store(union, TREE, i + 1)
                 continue
-            # The shared table has it, and gives its own next row in its place: each row once, at constant delay.
-        if next_shared(union, row) == 0:
+            for j in range(i):
+                add_found(union, load(trees, j), scratch, row)
+        if found == 0:
             break
-        for i in range(load(union, TREES)):
-            add_found(union, load(trees, i), scratch, row)
         made += 1
     store(scratch, STEPS, load(scratch, STEPS) + made)
     return made

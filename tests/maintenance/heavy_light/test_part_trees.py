@@ -365,13 +365,13 @@ class Buckets:
         self.lists = np.zeros((2, 1 + kernels.ENTRY * used[1]), np.int64)
         self.room = np.zeros((3, 2), np.int64)
         groups = [0, self.lower.groups[0].address, 1, self.lower.groups[1].address]
-        words = [self.lower.address, 20, 22, *groups, used[0], *(int(row.ctypes.data) for row in self.members)]
-        words += [0, sum(used) + 1, -1, 0, int(self.lists[0].ctypes.data), 1, 23, 24, 25, 26]
+        words = [self.lower.address, 24, 26, *groups, used[0], *(int(row.ctypes.data) for row in self.members)]
+        words += [0, sum(used) + 1, -1, 0, 0, int(self.lists[0].ctypes.data), 1, 0, 0, 0, 27, 28, 29, 30]
         self.level = np.array([*words, -1, 0, 2, 0, 0, 1, 0], np.int64)
         self.factor = np.array([self.closing.address, 3, 4, -1, 1], np.int64)
         arrays = [int(row.ctypes.data) for row in (*self.skips, self.lists[1], *self.room, self.level, self.factor)]
         self.tree = np.array(
-            [self.upper.address, used[1], *arrays[:2], -1, 0, *arrays[2:6], 1, 1, *arrays[6:]], np.int64
+            [self.upper.address, used[1], *arrays[:2], -1, 0, *arrays[2:6], 1, 1, 0, *arrays[6:]], np.int64
         )
         self.trees, self.product = np.array([self.tree.ctypes.data]), np.zeros(6, np.int64)
         self.union = np.array([self.shared.address, 0, 0, 1, 1, 1, 3, self.product.ctypes.data], np.int64)
