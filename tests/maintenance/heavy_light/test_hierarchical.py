@@ -380,3 +380,14 @@ def test_a_large_product_of_counts_is_exact() -> None:
     for name in tables:
         kept.con.apply({name: pa.table({"a": [1, 1], "b": [0, 1], "w": [2**40, 5], "_weight": [3, 1]})})
     assert kept.con.execute("SELECT v FROM v0").fetchall() == [((3 * 2**40) ** 3 + 125,)]
+
+
+def test_what_is_stored_for_light_values_finds_room_or_is_refused() -> None:
+    tables, query = star(2, filtered=False)
+    kept = Kept(tables, [], [])
+    kept.apply({name: [(a, 0, 1, 1) for a in range(1_500)] for name in tables})
+    kept.con.execute("SET memory_limit = '20MB'")
+    with pytest.raises(sqlfront.OperationalError, match=r"(?s)view v would need about .* MiB.*memory_limit"):
+        kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 1) AS {query}")
+    kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.5) AS {query}")
+    assert kept.con.view("v").contains((7, 8, 1))
