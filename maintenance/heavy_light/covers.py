@@ -52,8 +52,8 @@ def _status_of_partners(part_trees: PartTrees, i: int) -> list[tuple[Table, tupl
     assert shape is not None
     after, before = edges[(i + 1) % 3], edges[(i + 2) % 3]
     return [
-        (part_trees.column(after, after.first).heavy, shape.places([edges[i].second])),
-        (part_trees.column(before, before.second).heavy, shape.places([edges[i].first])),
+        (part_trees.column(after, (after.first,)).heavy, shape.places([edges[i].second])),
+        (part_trees.column(before, (before.second,)).heavy, shape.places([edges[i].first])),
     ]
 
 

@@ -8,7 +8,7 @@ the view's own tree, to which several part trees add.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from sqlfront.maintenance.heavy_light.partition import (
     partition_column,
     partition_of,
 )
+from sqlfront.maintenance.heavy_light.stored_part_tree import StoredPartTree
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
@@ -37,31 +38,6 @@ from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.atom_source import Source
-
-
-@dataclass
-class StoredPartTree:
-    """A part tree and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
-    atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
-
-    planned: PartTree
-    tree: Tree
-    store_parts: dict[str, PartKey] = field(default_factory=dict)
-    positions: dict[str, int] = field(default_factory=dict)
-    ranked: dict[int, RankedIndex] = field(default_factory=dict)
-
-    def top(self) -> View:
-        """The view whose rows are enumerated first."""
-        return self.tree.root.children[0]
-
-    def listed(self) -> set[str]:
-        """The variables of the rows that are enumerated."""
-        return {variable for node in self.planned.root.walk() if node.connex for variable in node.variables}
-
-    def pair(self) -> View:
-        """Of an enumerated part tree, the join of all atoms but one below `top`: with all variables, or summed down to
-        those of `top`."""
-        return next(child for child in self.top().children if child.node.connex)
 
 
 def planned_part_trees(base: Tree, number: int, *, symmetric: bool) -> PartTrees | None:
@@ -96,8 +72,10 @@ class PartTrees:
                     served.indexes += [index for index in view.indexes if index not in served.indexes]
                     view.indexes = served.indexes
         for kept in self.overlapping():
-            indexes, wanted = kept.pair().indexes, (kept.pair().link, base.root.children[0].node.variables)
-            indexes += [index for index in dict.fromkeys(wanted) if index not in indexes]
+            for number, level in enumerate(kept.levels()):
+                own = tuple(v for v in base.root.children[0].node.variables if v in level.node.variables)
+                wanted = dict.fromkeys((level.link, own) if number == 0 else (level.link,))
+                level.indexes += [index for index in wanted if index not in level.indexes]
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
@@ -156,11 +134,11 @@ class PartTrees:
 
     def partition(self, atom: str) -> Partition:
         """The partition of the store that an atom reads."""
-        return next(one for one in self.partitions if one.store is self.stores[atom])
+        return self.partition_of(self.stores[atom])
 
-    def column(self, edge: Edge, variable: str) -> Column:
-        """The partitioned column of an atom's variable."""
-        expressions = (self._expression(edge, variable),)
+    def column(self, edge: Edge, group: tuple[str, ...]) -> Column:
+        """The partitioned column of a group of an atom's variables."""
+        expressions = tuple(self._expression(edge, variable) for variable in group)
         return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
 
     def joining(self, parts: Mapping[str, PartKey]) -> StoredPartTree:
@@ -173,9 +151,8 @@ class PartTrees:
         """The views that a part tree's own joins fill: of those added to a target, by the changes of one atom."""
         if kept.planned.changed is None:
             return [] if self._targeted(kept) else kept.tree.stored_inner()
-        alike = (one.planned for one in self.trees if one.planned.target == kept.planned.target)
-        first = next(planned.changed for planned in alike if planned.changed)
-        return [kept.tree.root] if first == kept.planned.changed else []
+        alike = (one.planned.changed for one in self.trees if one.planned.target == kept.planned.target)
+        return [kept.tree.root] if next(filter(None, alike)) == kept.planned.changed else []
 
     def _targeted(self, kept: StoredPartTree) -> bool:
         """Whether other part trees are added to this one, which keeps nothing by itself."""
@@ -206,9 +183,9 @@ class PartTrees:
             for expressions in self.told(edge.atom):
                 partition_column(self.partition(edge.atom), expressions)
         if self.union.joint:
-            ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
-            for variable in dict(ends):
-                join_columns([column for v, column in ends if v == variable], self.columns())
+            ends = [(group, self.column(edge, group)) for edge in self.union.edges for group in edge.groups]
+            for variables in dict(ends):
+                join_columns([column for group, column in ends if group == variables], self.columns())
         passing = [kept.planned for kept in self.trees if not kept.tree.stored_inner()]
         for edge in self.union.edges:
             for part in self._parts(edge, passing):

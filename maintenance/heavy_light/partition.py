@@ -170,6 +170,7 @@ def part_of_store(partition: Partition, edge: Edge, part: PartKey, definition: D
 
 
 def group_expressions(edge: Edge, definition: Definition) -> list[tuple[str, ...]]:
-    """What the groups of an atom's variables are, in the order of the columns of its store's rows."""
-    columns = definition.atom(edge.atom).variables
-    return [tuple(column.expression for column in columns if column.name in group) for group in edge.groups]
+    """What the groups of an atom's variables are, each in the group's order: heavy values of atoms that are joined by a
+    group are compared."""
+    names = {column.name: column.expression for column in definition.atom(edge.atom).variables}
+    return [tuple(names[variable] for variable in group) for group in edge.groups]

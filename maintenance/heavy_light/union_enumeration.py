@@ -1,9 +1,11 @@
 """Reading a union whose part trees overlap: each output tuple once, with its values added up over all part trees.
 
 A tuple of some of the variables is in a tree once for each value of the others, and may be in several trees. The trees'
-rows are taken bucket by bucket, hopping over tuples that have been put out (kernels/programs/hop.py). Scratch memory of
-a read: two words for each row of a tree, touched as far as it reads. The delay is the number of buckets that a tuple
-may be in. For triangles this is O(N^min(eps, 1-eps)) for two variables, O(N^(2 min(eps, 1-eps))) for one.
+rows are taken bucket by bucket, hopping over tuples that have been put out (kernels/programs/hop.py). A bucket is a row
+of a tree's upper view. The views enumerated below, the levels, have lists of rows under it, and its tuples are their
+product. Scratch memory of a read: two words for each row of a level, touched as far as it reads. The delay is the
+number of buckets that a tuple may be in. For triangles this is O(N^min(eps, 1-eps)) for two variables, O(N^(2 min(eps,
+1-eps))) for one, and for stars O(N^(1-eps)).
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees
+from sqlfront.maintenance.heavy_light.stored_part_tree import StoredPartTree
 from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.rows import BATCH, RowSource
-from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
-from sqlfront.maintenance.tree.view_tree import Tree
+from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
+from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
@@ -24,6 +27,9 @@ from sqlfront.storage.kernels.programs import hop as kernels
 
 Where = Mapping[str, tuple[int, ...]]
 _next_union, _union_values = entry_point(kernels.next_union), entry_point(kernels.union_values)
+_BEGINS = (
+    kernels.FROM_KEY, kernels.FROM_VALUES, kernels.FROM_LINK, kernels.FROM_UPPER, kernels.FROM_OWN, kernels.FROM_OUT,
+)  # fmt: skip
 
 
 class PartTreeRows:
@@ -65,7 +71,7 @@ class UnionEnumeration(Metered):
         self._out = np.empty((0, self._width), np.int64)
         self._trees = [_Tree(one, self.shape) for one in kept]
         self._addresses = np.array([int(tree.words.ctypes.data) for tree in self._trees], np.int64)
-        self._product = np.zeros(limbs, np.int64)
+        self._product = np.zeros(2 * limbs, np.int64)
         self._union = np.zeros(kernels.UNION_WORDS, np.int64)
         self._union[[kernels.SHARED, kernels.TREES]] = output.table.address, len(kept)
         self._union[[kernels.OUT_KEYS, kernels.OUT_VALUES]] = self.shape.keys, len(self.shape.parts)
@@ -175,40 +181,59 @@ class _Tree:
     """The words of one tree for the kernels, and the arrays they point to."""
 
     def __init__(self, kept: StoredPartTree, out: Shape) -> None:
-        upper, lower = kept.top(), kept.pair()
-        closing = next(child for child in upper.children if child is not lower)
-        assert upper.table is not None and lower.table is not None and closing.table is not None
-        assert upper.shape is not None and lower.shape is not None and closing.shape is not None
-        link, output = lower.index_number(lower.link), lower.index_number(out.variables)
-        used = lower.table.used, upper.table.used
-        self.members = np.zeros((2, sum(used)), np.int64)
-        self.buckets = np.zeros((2, used[1] + 1), np.int64)
-        joined = Shape(out.variables, out.widths, out.parts, out.limbs)
-        pairs = pair_parts(joined, lower.shape, set(lower.atoms), closing.shape)
-        words = [
-            upper.table.address,
-            lower.table.address,
-            link,
-            lower.table.groups[link].address,
-            output,
-            lower.table.groups[output].address,
-            closing.table.address,
-            *(int(row.ctypes.data) for row in (*self.members, *self.buckets)),
-            *used,
-            -1,
-            0,
-            *lower.shape.places(upper.shape.variables),
-            *lower.shape.places(closing.shape.variables),
-            *upper.shape.places(lower.link),
-            *(place for pair in pairs for place in pair),
-            *lower.shape.places(out.variables),
-        ]
+        *guards, upper = kept.nodes()
+        levels, factors = kept.levels(), kept.factors()
+        parts = [*levels, *factors, *guards]
+        assert upper.table is not None and upper.shape is not None
+        used, keys = upper.table.used, max(view.table.keys for view in parts if view.table is not None)
+        self._buckets = np.zeros((2, used + 1), np.int64)
+        self._found, self._words = np.zeros(1 + kernels.ENTRY * used, np.int64), np.zeros(out.keys, np.int64)
+        self._rows, self._key = np.zeros(len(parts), np.int64), np.zeros(keys, np.int64)
+        self._parts = [_Part(view, upper, out, is_level=view in levels, is_first=view is levels[0]) for view in parts]
+        arrays = (self._found, self._rows, self._words, self._key)
+        words = [upper.table.address, used, *map(_address, self._buckets), -1, 0, *map(_address, arrays)]
+        words += [len(levels), len(factors), len(guards), *(_address(part.words) for part in self._parts)]
         self.words = np.array(words, np.int64)
+
+
+class _Part:
+    """The words of a level of a tree, a factor or a guard, and the arrays they point to."""
+
+    def __init__(self, view: View, upper: View, out: Shape, *, is_level: bool, is_first: bool) -> None:
+        assert view.table is not None and view.shape is not None and upper.table is not None
+        assert upper.shape is not None
+        table, shape, above = view.table, view.shape, upper.shape
+        own = _own(view, out)
+        bucket = {v: [-1 - place for place in above.places([v])] for v in above.variables}
+        key = [place for v in shape.variables for place in bucket.get(v, out.places([v]) if v in own else [])]
+        values = [frozenset(pair for pair in part if pair[0] in view.atoms) for part in out.parts]
+        places = [[*key], [shape.keys + shape.parts.index(part) * shape.limbs for part in values]]
+        words = [table.address, 0, 0]
+        if is_level:
+            link, output = view.index_number(view.link), view.index_number(own) if is_first else 0
+            used, groups = table.used, table.groups[link].used
+            self._members, self._groups = np.zeros((2, used + groups), np.int64), np.zeros((2, groups), np.int64)
+            self._list = np.zeros(1 + kernels.ENTRY * upper.table.used, np.int64)
+            words += [link, table.groups[link].address, output, table.groups[output].address, used]
+            words += [*map(_address, self._members), 0, used + groups + 1, -1, 0, 0, _address(self._list)]
+            words += [len(shape.places(own)), *map(_address, self._groups), 0, 0, 0, 0, 0]
+            found = shape.places(above.variables) if is_first else ()
+            places += [[*above.places(view.link)], [*found], [*shape.places(own)], [*out.places(own)]]
+        starts = np.cumsum([len(words), *map(len, places)]).tolist()
+        for begin, start in zip(_BEGINS, starts[:-1], strict=False):
+            words[begin] = start
+        self.words = np.array([*words, *(place for listed in places for place in listed)], np.int64)
+
+
+def _own(view: View, out: Shape) -> tuple[str, ...]:
+    """The output variables of a level, in the output's order."""
+    return tuple(variable for variable in out.variables if variable in view.node.variables)
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
 
 
 def _limbs(kept: StoredPartTree) -> int:
     """How wide a product of a tree's values can be."""
-    lower = kept.pair()
-    closing = next(child for child in kept.top().children if child is not lower)
-    assert lower.shape is not None and closing.shape is not None
-    return lower.shape.limbs + closing.shape.limbs
+    return sum(view.shape.limbs for view in (*kept.levels(), *kept.factors()) if view.shape is not None)

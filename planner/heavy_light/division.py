@@ -53,12 +53,14 @@ def divide(definition: Definition, plan: Plan, epsilon: float, options: Mapping[
     orders = tuple(
         over_part_trees(planned, order, union, cost, distinct=strategy.distinct) for planned, order in ordered
     )
-    rows_in = plan.rows_in if plan.rows_in != RowsIn.RANKED_TREE or orders[0].is_ranked else RowsIn.TREE
+    ranked = plan.rows_in == RowsIn.RANKED_TREE and orders[0].is_ranked
+    projected = plan.rows_in == RowsIn.PROJECTION
     changed = replace(
-        plan, strategy=strategy.name(epsilon), cost=orders[0].cost if rows_in == RowsIn.RANKED_TREE else cost,
+        plan, strategy=strategy.name(epsilon), cost=orders[0].cost if ranked else cost,
         union=union, root=union.root, free=union.enumerated(plan.free),
         reason=strategy.reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
-        rows_in=rows_in,
+        rows_in=RowsIn.RANKED_TREE if ranked else RowsIn.TREE, suggestion=None if projected else plan.suggestion,
+        variables_added=() if projected else plan.variables_added,
     )  # fmt: skip
     distinct_sets = iter(plan.distinct_sets)
     return add_distinct_sets(changed, definition, lambda _: next(distinct_sets))

@@ -65,13 +65,6 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
     )
 
 
-def _refusal(definition: Definition, plan: Plan) -> tuple[str, str | None] | None:
-    if definition.mode != "set" or definition.limit is not None or plan.shape != "acyclic":
-        return None
-    why = "DISTINCT ends of a star are told apart for first rows only, by ORDER BY ... LIMIT"
-    return why, "give the view an order and a LIMIT, or leave the option out"
-
-
 STAR = Strategy(
     star,
     "a star",
@@ -79,7 +72,6 @@ STAR = Strategy(
     _reason,
     choice="if asked",
     distinct=True,
-    refusal=_refusal,
 )
 
 

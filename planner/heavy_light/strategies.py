@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sqlfront.planner.heavy_light.divided_rings import GROUPED_RING, HUNG_RING, LONG_RING
+from sqlfront.planner.heavy_light.hierarchical import HIERARCHICAL
 from sqlfront.planner.heavy_light.loomis_whitney import LOOMIS_WHITNEY, SINGLE_TRIANGLES
 from sqlfront.planner.heavy_light.path_sum import PATH_SUM
-from sqlfront.planner.heavy_light.projected_join import PROJECTED_JOIN
 from sqlfront.planner.heavy_light.ring_rows import RING_ROWS
 from sqlfront.planner.heavy_light.ring_sum import RING_SUM
 from sqlfront.planner.heavy_light.stars import STAR
@@ -25,7 +25,7 @@ RULES: tuple[Strategy, ...] = (
     SINGLE_TRIANGLES,
     LOOMIS_WHITNEY,
     PATH_SUM,
-    PROJECTED_JOIN,
+    HIERARCHICAL,
     RING_SUM,
     RING_ROWS,
     GROUPED_RING,

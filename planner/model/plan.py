@@ -174,7 +174,8 @@ class Plan:
     @property
     def stores_combinations(self) -> bool:
         """Whether rows of several tables are stored together, so that memory may grow faster than the tables do."""
-        return self.shape in ("cyclic", "inequality") or self.rows_in == RowsIn.PROJECTION
+        divided = self.is_divided and self.cost.space.power > 1
+        return divided or self.shape in ("cyclic", "inequality") or self.rows_in == RowsIn.PROJECTION
 
     @property
     def hides_variables(self) -> bool:
