@@ -27,6 +27,14 @@ con.execute("INSERT INTO orders VALUES (1, 'Ada'); INSERT INTO items VALUES (1, 
 assert len(con.execute("SELECT * FROM v").fetchall()) == 1
 """
 
+REOPENED = """
+import sqlfront
+con = sqlfront.connect({file!r})
+assert con.session.database.snapshot is not None
+"""
+PLANNED_ELSEWHERE = ("sqlglot", "sqlfront.binding", "sqlfront.cut", "sqlfront.define.build", "sqlfront.define.parts")
+MAY_BE_LOADED = ("sqlfront.planner.model", "sqlfront.planner.theory.wording", "sqlfront.binding.session_settings")
+
 
 def test_a_connection_without_views_loads_duckdb_alone(tmp_path: Path) -> None:
     for file in (":memory:", str(tmp_path / "plain.duckdb")):
@@ -43,6 +51,22 @@ def test_the_first_view_loads_what_maintains_it() -> None:
     assert "pyarrow.compute" not in loaded or "pandas" in loaded
     rooms = {name.split(".")[1] for name in loaded if name.startswith("sqlfront.")}
     assert not rooms & {"demo", "explain", "feeds", "shards", "shell", "spark"}
+
+
+def test_a_file_with_a_snapshot_is_opened_without_binder_and_planner(tmp_path: Path) -> None:
+    """Views come as they were planned. What the wording of plans takes is loaded with the nodes."""
+    file = str(tmp_path / "views.duckdb")
+    _loaded(FIRST_VIEW.replace("connect()", f"connect({file!r})"))
+    loaded = _loaded(REOPENED.format(file=file))
+    needless = [name for name in loaded if name.startswith((*PLANNED_ELSEWHERE, "sqlfront.planner."))]
+    found = {name for name in needless if not name.startswith(MAY_BE_LOADED)}
+    assert found <= {
+        "sqlfront.planner.theory",
+        "sqlfront.planner.theory.hierarchy",
+        "sqlfront.planner.theory.keys",
+        "sqlfront.binding",
+    }
+    assert len([name for name in loaded if name.startswith("sqlfront.")]) < 320
 
 
 def _loaded(code: str) -> set[str]:

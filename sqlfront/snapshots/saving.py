@@ -17,16 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.epoch_numbers import save_epoch
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import check_all, transaction
-from sqlfront.define.build import bind_stored, draft
 from sqlfront.planner.model.computed_rows import TemporalRows
-from sqlfront.snapshots import contents, snapshot_file
-from sqlfront.snapshots.snapshot_key import key_of, node_digests, part_digests, stored_views, weights_of
+from sqlfront.snapshots import contents, kept_views, snapshot_file
+from sqlfront.snapshots.snapshot_key import key_of, stored_views
 from sqlfront.storage.errors import Error
 from sqlfront.storage.outside.epoch_log import EpochLog
 
@@ -116,8 +114,10 @@ def _begin(database: Database) -> _Begun | int | None:
         return None
     saved, mark = _state(database, kept), secrets.randbits(62) + 1
     relations = _contents(database, con, saved)
-    manifest = {"key": key_of(database.file, con), "epoch": database.engine.epoch, "views": kept}
+    key = key_of(database.file, con)
+    manifest = {"declared": key.pop("declared"), "key": key, "epoch": database.engine.epoch, "views": kept}
     manifest |= {"left out": left_out, "state": saved.facts, "contents": relations}
+    manifest["columns"] = kept_views.columns_of_tables(database)
     con.close()
     file = snapshot_file.Unfinished(folder, f"{mark:x}", saved.arrays)
     try:
@@ -134,13 +134,8 @@ def _kept(database: Database, con: Any) -> tuple[list[dict[str, Any]], dict[str,
     kept, left_out, stored = list[dict[str, Any]](), dict[str, str](), stored_views(con)
     for entry in sorted(database.views.values(), key=lambda entry: entry.scan):
         why = _left_out(database, entry, left_out)
-        nodes = node_digests(database, entry.maintained) if why is None else {}
-        if why is None and not _comes_back(database, con, entry, nodes):
-            why = "its query is planned in another way since it has been stored"
         if why is None:
-            weights = weights_of(database, entry.maintained)
-            described = {"scan": entry.scan, "name": shown(entry.name), "weights": weights, "nodes": nodes}
-            kept.append(described | {"stored": stored[entry.scan]})
+            kept.append(kept_views.describe(database, entry) | {"stored": stored[entry.scan]})
         else:
             left_out[shown(entry.name)] = why
             log.info("sqlfront: %s: view %s is not in the snapshot: %s", database.path, shown(entry.name), why)
@@ -155,21 +150,6 @@ def _contents(database: Database, con: Any, saved: SavedState) -> dict[str, Any]
         held = contents.sums(con, described)
     # JSON of other programs has no numbers of this size.
     return {name: one | {"rows": held[name][0], "hash": str(held[name][1])} for name, one in described.items()}
-
-
-def _comes_back(database: Database, con: Any, entry: ViewEntry, nodes: dict[str, str]) -> bool:
-    """Whether a view's stored query is planned as the view is, when the file is opened. A query that is stored has all
-    orders completed, and of a few the plan is another one: such a view is built once more."""
-    if entry.comes_back != (entry.options, nodes):
-        try:
-            bound = bind_stored(EngineCatalog(database, con), con, entry)
-            parts = draft(database, entry, bound, weights_of(database, entry.maintained)).parts
-        except Error:  # Opening the file says what is wrong.
-            return False
-        if part_digests(parts) != nodes:
-            return False
-        entry.comes_back = dict(entry.options), nodes
-    return True
 
 
 def _state(database: Database, kept: list[dict[str, Any]]) -> SavedState:

@@ -304,17 +304,6 @@ def test_another_release_builds_views_anew(few, caplog, monkeypatch):
     assert snapshot_key.MEANINGS["code"] in caplog.text
 
 
-def test_another_plan_builds_views_anew(few, caplog, monkeypatch):
-    found = snapshot_key.node_digests
-    monkeypatch.setattr(
-        "sqlfront.snapshots.adopting.node_digests", lambda *given: found(*given) | {"a node": "of another plan"}
-    )
-    with sqlfront.connect(few) as con:
-        assert not is_adopted(con)
-        check(con)
-    assert "planned in another way" in caplog.text
-
-
 def test_a_restored_copy_of_an_older_file_is_not_given_the_newer_state(few, tmp_path):
     shutil.copy(few, tmp_path / "backup")
     with sqlfront.connect(few) as con:
