@@ -4,7 +4,8 @@ A snapshot has the state of the last epoch, and with it begins a log: all later 
 is on disk under its own name, the one before and its log stay. When the file is closed, a mark in the file names the
 snapshot: it has the state of the tables, but for captured changes, which wait in the file to be taken in.
 
-Cost: under the engine's lock, the arrays are written to the system's cache, and DuckDB adds up hashes of the rows.
+Cost: under the engine's lock, the chunks of arrays that have changed since the present snapshot are found and written
+to the system's cache, and DuckDB adds up hashes of the rows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sqlfront.database.transactions import check_all, transaction
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.snapshots import contents, kept_views, snapshot_file
 from sqlfront.snapshots.snapshot_key import key_of, stored_views
+from sqlfront.snapshots.unfinished import Unfinished
 from sqlfront.storage.errors import Error
 from sqlfront.storage.outside.epoch_log import EpochLog
 
@@ -44,7 +46,7 @@ class _Begun:
     mark: int
     version: int
     folder: Path
-    file: snapshot_file.Unfinished
+    file: Unfinished
     manifest: dict[str, Any]
     log: EpochLog
 
@@ -119,7 +121,7 @@ def _begin(database: Database) -> _Begun | int | None:
     manifest |= {"left out": left_out, "state": saved.facts, "contents": relations}
     manifest["columns"] = kept_views.columns_of_tables(database)
     con.close()
-    file = snapshot_file.Unfinished(folder, f"{mark:x}", saved.arrays)
+    file = Unfinished(folder, f"{mark:x}", saved.arrays, _former(database, folder))
     try:
         epochs = contents.open_log(file.log, relations, sum(array.nbytes for array in saved.arrays.values()))
     except OSError:
@@ -127,6 +129,16 @@ def _begin(database: Database) -> _Begun | int | None:
         raise
     database.logs.append(epochs)
     return _Begun(mark, database.engine.version, folder, file, manifest, epochs)
+
+
+def _former(database: Database, folder: Path) -> snapshot_file.SnapshotFile | None:
+    """The present snapshot, whose chunks may be shared; None if there is none, or it is not as it was written."""
+    if database.snapshot is None:
+        return None
+    try:
+        return snapshot_file.SnapshotFile(folder / f"{database.snapshot[0]:x}")
+    except Error:
+        return None
 
 
 def _kept(database: Database, con: Any) -> tuple[list[dict[str, Any]], dict[str, str]]:
