@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -91,7 +91,8 @@ def restore(database: Database, adopt: Adopt | None = None) -> None:
         database.log.prepare(con)
         untrusted = database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
     rows = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
-    views = [_stored_view(con, row) for row in rows]
+    settings = settings_of(con) if rows else {}
+    views = [_stored_view(settings, row) for row in rows]
     for view in views:
         database.take_scan(view.scan)
     begin = partial(_begin, database, con, known)
@@ -174,10 +175,11 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
     database.engine.create_table(database.relation_key(table.name), table.columns, retain=table.retain)
 
 
-def _stored_view(con: Any, row: tuple[Any, ...]) -> StoredView:
+def _stored_view(present: Mapping[str, str], row: tuple[Any, ...]) -> StoredView:
+    """A view of the file; `present` are the settings of the session."""
     schema, view, written, query, options, column_names, scan, *frozen = row
     # A file of before settings were stored has none; later versions of DuckDB may have more of them.
-    settings = settings_of(con) | (json.loads(frozen[0]) if frozen and frozen[0] else {})
+    settings = {**present, **(json.loads(frozen[0]) if frozen and frozen[0] else {})}
     names = tuple(json.loads(column_names))
     return StoredView(QualifiedName(schema, view), written, query, json.loads(options), names, scan, settings)
 

@@ -127,9 +127,10 @@ def _restored(
     engine.prepare(state, file.read)
     begin()
     with engine.assembling_once():
+        kept_views.follow(database, con, kept.values(), file.manifest["columns"])
         for view in views:
             if view.scan in kept:
-                _make_empty(database, con, view, kept[view.scan], file.manifest["columns"])
+                _make_empty(database, con, view, kept[view.scan])
     for view in (view for view in views if view.scan in kept):
         if columns_of(database, con, view) != database.views[view.name.key].definition.columns:
             raise _refused(f"view {shown(view.name)} has other columns")
@@ -151,11 +152,8 @@ def _change(rows: pa.Table) -> Change:
     return Change(rows.drop_columns(["_weight"]), rows.column("_weight").to_numpy())
 
 
-def _make_empty(
-    database: Database, con: Any, view: StoredView, described: Described, columns: Mapping[str, Any]
-) -> None:
-    """Make a view over no rows, planned as it was, and the tables that it reads, with these columns."""
-    kept_views.follow(database, con, described, columns)
+def _make_empty(database: Database, con: Any, view: StoredView, described: Described) -> None:
+    """Make a view over no rows, planned as it was."""
     with ExitStack() as undo:
         drafted = kept_views.drafted(database, view, described)
         database.views[view.name.key] = fill(database, con, drafted, undo, load=_no_rows)

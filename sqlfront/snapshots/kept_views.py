@@ -9,7 +9,7 @@ Cost: O(size of the plans).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -68,15 +68,16 @@ def columns_of_tables(database: Database) -> dict[str, list[tuple[str, str, bool
     return {name: [astuple(column) for column in known[name].columns] for name in names if name in known}
 
 
-def follow(database: Database, con: Any, described: Described, columns: Mapping[str, Any]) -> None:
-    """Let the engine have the tables that a view reads, with these columns. OperationalError if changes of a table may
+def follow(database: Database, con: Any, views: Iterable[Described], columns: Mapping[str, Any]) -> None:
+    """Let the engine have the tables that views read, with these columns. OperationalError if changes of a table may
     have gone unseen."""
-    tables = {name: [Column(*one) for one in columns[name]] for name in described["tables"] if name in columns}
+    read = dict.fromkeys(name for described in views for name in described["tables"] if name in columns)
+    tables = {name: [Column(*one) for one in columns[name]] for name in read}
     needed = {QualifiedName(*split_name(name)): [one.name for one in found] for name, found in tables.items()}
     for table in sorted(needed.keys() - database.capture.covered(con, needed), key=str):
         raise OperationalError("the snapshot is not used", why=f"changes of table {table} may have been missed")
-    for name in tables.keys() - database.engine.relations.keys():
-        database.engine.create_table(name, tables[name], retain=False)
+    for name, found in tables.items():
+        database.engine.create_table(name, found, retain=False)
 
 
 def drafted(database: Database, view: StoredView, described: Described) -> Draft:
