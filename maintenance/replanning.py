@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.relation.filling import fill_alike
 from sqlfront.maintenance.state import State
-from sqlfront.maintenance.view.choices import Choice, best_tree, better_plan, may_change, rates_of, whole_again
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.observation import Observation, Replan, Window
+from sqlfront.maintenance.view.observation import Observation, Replan, Window, may_change, rates_of
 from sqlfront.maintenance.view.prediction import predict, predicted_mean
 from sqlfront.maintenance.view.unbuilt import unbuilt_view
-from sqlfront.planner.heavy_light.division import EPSILON
+from sqlfront.planner.model.heavy_light import EPSILON
 from sqlfront.planner.model.plan import Plan
 from sqlfront.storage.errors import Error
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.attachment import Attachment
     from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
     from sqlfront.maintenance.view.change_reader import ChangeReader
+    from sqlfront.maintenance.view.choices import Choice
 
 OFTEN = 250
 """Epochs of one row from one look to the next."""
@@ -67,7 +67,15 @@ class Replanning(State):
                     view.observation.begin(view, self._steps(view))
                     predicted = predicted_mean(predict(view), rates_of(view))
                     if predicted and predicted >= MANY_STEPS:
+                        from sqlfront.maintenance.view.choices import best_tree
+
                         self._take(view, view.observation, partial(best_tree, view, self.dictionaries))
+
+    def observe_divided(self, name: str) -> None:
+        """Go on with a view that comes from a snapshot, and had been divided because of what was observed."""
+        view = self.views[name]
+        view.observation = Observation(rates_of(view), divides=True)
+        view.observation.begin(view, self._steps(view))
 
     def look_after(self, rows: int) -> None:
         """`look` if it is due after an epoch of so many rows, each of which counts as an epoch."""
@@ -158,6 +166,8 @@ class Replanning(State):
                 self.close_store(source.relation, source.store, user)
 
     def _look_at(self, view: MaintainedView, observation: Observation, window: Window) -> None:
+        from sqlfront.maintenance.view.choices import better_plan, whole_again  # With the planner, when it is asked.
+
         if observation.divides:
             if self._take(view, observation, partial(whole_again, view, self.dictionaries, window)):
                 observation.try_now(window.changes)

@@ -97,6 +97,8 @@ class SnapshotState(MemoryBudget):
             for name, members in facts["views"].items():
                 for member, written in zip(self.views[name].members, members, strict=True):
                     _take_balance(member, written["balance"])
+                if members[0]["divides"]:
+                    self.observe_divided(name)
             for node in self.nodes.values():
                 if isinstance(node, TreeNode) and isinstance(node.view.changes, KnownRows):
                     check(self.tables_of([node.name]))
@@ -194,10 +196,11 @@ def _own_tables(view: MaintainedView) -> list[Table]:
 
 
 def _view_facts(view: MaintainedView) -> dict[str, Any]:
-    balance = view.balance
-    if balance is None:
-        return {"limbs": view.limbs, "balance": None}
-    return {"limbs": view.limbs, "balance": [balance.base, [int(word) for word in balance.part_trees.bounds]]}
+    balance, bounds = view.balance, None
+    if balance is not None:
+        bounds = [balance.base, [int(word) for word in balance.part_trees.bounds]]
+    divides = view.observation is not None and view.observation.divides
+    return {"limbs": view.limbs, "balance": bounds, "divides": divides}
 
 
 def _take_balance(view: MaintainedView, written: tuple[int, list[int]] | None) -> None:

@@ -177,11 +177,6 @@ def _counting(definition: Definition, plan: Plan) -> Bound:
     return CONSTANT_BOUND if definition.mode == "bag" or definition.scalar else plan.tuple_count
 
 
-def is_spread(definition: Definition, plan: Plan) -> bool:
-    """Whether a view's distinct tuples are held by several nodes, so that no table's size is their number."""
-    return definition.mode != "bag" and plan.keeps_rows_apart
-
-
 def _one_row(name: Name, plan: Plan) -> Task:
     here = _here(name, plan, CONSTANT_BOUND)
     return Task(name, "constant", str(CONSTANT_BOUND), "aggregates without GROUP BY are one row", here)

@@ -10,8 +10,6 @@ from sqlfront.database import arguments
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import check_all
 from sqlfront.database.view_time import late_views
-from sqlfront.explain.explanation import Explanation, explain_view
-from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.read.short_reads import UNKNOWN, get_directly, get_rows
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from sqlfront.connection import Connection
     from sqlfront.database.entries import ViewEntry
+    from sqlfront.explain.explanation import Explanation
     from sqlfront.feeds.copies import Copy
 
 
@@ -144,6 +143,8 @@ class View:
 
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""
+        from sqlfront.explain.state_rows import STATE, state_rows
+
         with self._looking():
             rows = state_rows(self._connection.session.database, [self._entry])
         return [dict(zip(STATE, row, strict=True)) for row in rows if row[0] is not None]
@@ -162,6 +163,8 @@ class View:
 
     def explain(self) -> Explanation:
         """How the view is maintained."""
+        from sqlfront.explain.explanation import explain_view  # With the planner, which reads do not load.
+
         return explain_view(self._connection.session.database, self._connection.session.duck, self._entry.name.key)
 
     @overload

@@ -12,7 +12,8 @@ from typing import Any
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.heavy_light.division import EPSILON, divide
+from sqlfront.planner.heavy_light.division import divide
+from sqlfront.planner.model.heavy_light import EPSILON
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.model.whole_cost import Block
 from sqlfront.planner.passes.block_costs import block_cost, computed_cost

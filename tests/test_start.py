@@ -27,6 +27,25 @@ con.execute("INSERT INTO orders VALUES (1, 'Ada'); INSERT INTO items VALUES (1, 
 assert len(con.execute("SELECT * FROM v").fetchall()) == 1
 """
 
+REOPENED = """
+import sqlfront
+con = sqlfront.connect({file!r})
+assert con.session.database.snapshot is not None
+"""
+READ = """
+assert len(con.sql("SELECT * FROM v WHERE customer = 'Ada'").fetchall()) == 1
+assert len(con.sql("FROM v").fetchall()) == con.sql("SELECT * FROM v").to_arrow_table().num_rows == 1
+assert len(con.view("v").get("Ada")) == 2 and con.view("v").count() == 1
+assert con.view("best").top(1) == con.sql("FROM best ORDER BY price DESC LIMIT 1").fetchall()
+"""
+PLANNED_ELSEWHERE = (
+    "sqlfront.binding", "sqlfront.cut", "sqlfront.define.build", "sqlfront.define.parts", "sqlfront.planner.",
+)  # fmt: skip
+MAY_BE_LOADED = (
+    "sqlfront.planner.model", "sqlfront.planner.theory.wording", "sqlfront.planner.theory.hierarchy",
+    "sqlfront.planner.theory.keys", "sqlfront.binding.session_settings",
+)  # fmt: skip
+
 
 def test_a_connection_without_views_loads_duckdb_alone(tmp_path: Path) -> None:
     for file in (":memory:", str(tmp_path / "plain.duckdb")):
@@ -43,6 +62,24 @@ def test_the_first_view_loads_what_maintains_it() -> None:
     assert "pyarrow.compute" not in loaded or "pandas" in loaded
     rooms = {name.split(".")[1] for name in loaded if name.startswith("sqlfront.")}
     assert not rooms & {"demo", "explain", "feeds", "shards", "shell", "spark"}
+
+
+def test_a_file_with_a_snapshot_is_opened_and_read_without_binder_and_planner(tmp_path: Path) -> None:
+    """Views come as they were planned. What the wording of plans takes is loaded with the nodes."""
+    file = str(tmp_path / "views.duckdb")
+    more = 'con.execute("CREATE MATERIALIZED VIEW best AS SELECT id, price FROM items ORDER BY price DESC LIMIT 5")'
+    _loaded(FIRST_VIEW.replace("connect()", f"connect({file!r})") + more)
+    opened = _loaded(REOPENED.format(file=file))
+    read = _loaded(REOPENED.format(file=file) + READ)
+    for loaded in (opened, read):
+        found = {name for name in loaded if name.startswith(PLANNED_ELSEWHERE)}
+        assert {name for name in found if not name.startswith(MAY_BE_LOADED)} <= {
+            "sqlfront.binding",
+            "sqlfront.planner.theory",
+        }
+    assert not [name for name in opened if name.startswith("sqlglot")]
+    assert "sqlfront.explain.explanation" not in read
+    assert len([name for name in opened if name.startswith("sqlfront.")]) < 320
 
 
 def _loaded(code: str) -> set[str]:

@@ -21,7 +21,6 @@ from sqlfront.maintenance.tree.description import (
 from sqlfront.maintenance.tree.view_tables import label
 from sqlfront.maintenance.view.prediction import predict
 from sqlfront.maintenance.view.unbuilt import unbuilt_view
-from sqlfront.planner.passes.block_costs import output_bound
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.ranked.index import RankedNode
@@ -33,6 +32,10 @@ if TYPE_CHECKING:
 
 def describe_view(view: MaintainedView, steps: int = 0) -> Description:
     """A view, built or not; `steps` is its counter. O(nodes^2)."""
+    from sqlfront.planner.passes.block_costs import (
+        output_bound,
+    )  # With the planner, which a view that runs has no use for.
+
     definition, plan = view.definition, view.plan
     runs = view.machine is not None
     sources = [source for one in (view, *view.branches) for source in one.sources.values()]

@@ -22,8 +22,8 @@ from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.maintenance.windows.order_walk import OrderWalk
+from sqlfront.planner.model.multiplicity import is_spread
 from sqlfront.planner.model.query import Limit, RawColumn
-from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.sums import decode_sum
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE

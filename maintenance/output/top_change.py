@@ -15,7 +15,7 @@ from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.exact import WHOLE, key_sums, sums_in
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.passes.orders import is_held_back
+from sqlfront.planner.model.order_values import is_held_back
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ from sqlfront.maintenance.windows.chosen_rows import ChosenRows
 from sqlfront.maintenance.windows.order_delta import OrderDelta
 from sqlfront.maintenance.windows.reached_rows import ReachedRows
 from sqlfront.maintenance.windows.window_stores import WindowStores
-from sqlfront.planner.passes.window_plans import reaches
+from sqlfront.planner.model.window_reach import reaches
 from sqlfront.planner.theory.wording import table_name
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.parallel_fill import fill_table
 from sqlfront.maintenance.program.programs import Assembler
-from sqlfront.planner.theory.cover import largest_join
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
@@ -50,6 +49,8 @@ class Goal:
 
     def most(self) -> float:
         """The most rows the table can come to have."""
+        from sqlfront.planner.theory.cover import largest_join
+
         return largest_join(self.variables, self.joined)
 
 

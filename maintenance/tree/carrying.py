@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlfront.maintenance.tree.steps import Step, ready_tests
-from sqlfront.planner.theory.core import ignores_multiplicity
+from sqlfront.planner.model.multiplicity import ignores_multiplicity
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.tree.view_tree import Tree, View

@@ -12,7 +12,7 @@ from math import log
 
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.observation import Window, rows_read
+from sqlfront.maintenance.view.observation import Window, rates_of, rows_read
 from sqlfront.maintenance.view.prediction import predict, predicted_mean
 from sqlfront.maintenance.view.sizes import PROFILES, EstimatedSizes, Measured, Profile
 from sqlfront.maintenance.view.unbuilt import unbuilt_view
@@ -41,25 +41,6 @@ class Choice:
     reason: str
     epsilon: float | None = None
     room: Room | None = None
-
-
-def may_change(view: MaintainedView) -> bool:
-    """Whether a view has a choice of plans: several tables are joined, and a change may meet many rows. Of first rows,
-    of rows in orders and of merged branches nothing is predicted."""
-    definition, plans = view.definition, (view.plan, *view.plan.distinct_sets)
-    return (
-        any(len(member.definition.atoms) > 1 for member in view.members)
-        and any(plan.cost.update.power for plan in plans)
-        and definition.limit is None
-        and not (view.ranked or view.windows or view.branches or view.stateless or view.plan.joins)
-        and view.part_trees is None
-    )
-
-
-def rates_of(view: MaintainedView) -> dict[str, float]:
-    """The mix of changes that a view's plan was chosen for; of all tables alike if none was known."""
-    rates = dict(view.plan.weights)
-    return rates if any(rates.values()) else dict.fromkeys(rates, 1.0)
 
 
 def best_tree(view: MaintainedView, dictionaries: Dictionaries) -> Choice | None:

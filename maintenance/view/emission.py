@@ -27,7 +27,7 @@ from sqlfront.maintenance.tree.missing_rows import arrives
 from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, climb, join_siblings, join_step, project
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Route, Tree, View
-from sqlfront.planner.theory.core import ignores_multiplicity
+from sqlfront.planner.model.multiplicity import ignores_multiplicity
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point

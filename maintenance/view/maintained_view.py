@@ -34,9 +34,9 @@ from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.observation import Observation
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.windows.window_stores import WindowStores
+from sqlfront.planner.model.multiplicity import is_spread
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, Direction, DistinctValues, Limit, RawColumn
-from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.codecs.order import directed_places
 from sqlfront.storage.kernels import layout as at

@@ -99,6 +99,25 @@ class Observation:
         return sum(share for share in more if share > 0) > 0.5
 
 
+def may_change(view: MaintainedView) -> bool:
+    """Whether a view has a choice of plans: several tables are joined, and a change may meet many rows. Of first rows,
+    of rows in orders and of merged branches nothing is predicted."""
+    definition, plans = view.definition, (view.plan, *view.plan.distinct_sets)
+    return (
+        any(len(member.definition.atoms) > 1 for member in view.members)
+        and any(plan.cost.update.power for plan in plans)
+        and definition.limit is None
+        and not (view.ranked or view.windows or view.branches or view.stateless or view.plan.joins)
+        and view.part_trees is None
+    )
+
+
+def rates_of(view: MaintainedView) -> dict[str, float]:
+    """The mix of changes that a view's plan was chosen for; of all tables alike if none was known."""
+    rates = dict(view.plan.weights)
+    return rates if any(rates.values()) else dict.fromkeys(rates, 1.0)
+
+
 def rows_read(view: MaintainedView) -> int:
     """The rows of the stores that a view reads."""
     return sum({id(source.store): source.store.table.live for source in view.all_sources}.values())

@@ -15,9 +15,9 @@ from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.delta_paths import delta_paths
 from sqlfront.maintenance.view.maintained_view import MaintainedView, ranked_by
 from sqlfront.maintenance.windows.window_stores import WindowStores
+from sqlfront.planner.model.order_values import is_held_back
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, is_grouped
-from sqlfront.planner.passes.orders import is_held_back
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 
 

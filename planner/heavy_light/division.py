@@ -10,14 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from sqlfront.planner.heavy_light.strategies import find_union
-from sqlfront.planner.model.heavy_light import Union
+from sqlfront.planner.model.heavy_light import EPSILON, Union
 from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import over_part_trees
-
-EPSILON = 0.5
-"""The least cost of a change."""
 
 READS = 1.0
 """Nothing declared: a view may be read after every change."""

@@ -17,6 +17,9 @@ from sqlfront.planner.model.exponents import Exponents
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
+EPSILON = 0.5
+"""The epsilon of the least cost of a change."""
+
 
 class Status(Enum):
     """The status of a value in a part: heavy, light, or either."""

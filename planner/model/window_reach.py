@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from sqlfront.planner.model.window_functions import Unit, WindowValue
+
+if TYPE_CHECKING:
+    from sqlfront.planner.model.query import Definition
 
 
 class Net(IntEnum):
@@ -56,6 +60,15 @@ class Reach:
     def counts_rows(self) -> bool:
         """Whether so many rows as the query says are reached."""
         return self.is_bounded and all(one.unit == "ROWS" for one in self.near)
+
+
+def reaches(definition: Definition) -> list[Reach]:
+    """How far a changed row reaches in each order of a definition's window functions."""
+    windows = definition.windows
+    if windows is None:
+        return []
+    values = [raw.window for raw in definition.raw if raw.window is not None]
+    return [reach_of(value for value in values if value.order == number) for number in range(len(windows.orders))]
 
 
 def reach_of(values: Iterable[WindowValue]) -> Reach:

@@ -16,6 +16,7 @@ from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED, Cost
 from sqlfront.planner.model.heavy_light import Reading, Union
 from sqlfront.planner.model.hypergraph import ordered_variables
+from sqlfront.planner.model.order_values import has_null_sums, is_rounded, may_be_null
 from sqlfront.planner.model.plan import Node, OrderPlan, Plan, RowsIn
 from sqlfront.planner.model.query import Definition, Order, Term, is_grouped
 from sqlfront.planner.search.join_tree import Weights, build_tree, cheapest_tree
@@ -114,7 +115,7 @@ def _over_bags(node: Node, *, distinct: bool) -> Node:
 
 def _delay(order: Order, delay: Bound) -> Bound:
     """The delay of an order's rows, `delay` where their keys tell which comes first."""
-    return replace(delay, remark=delay.remark + ROUNDED) if _is_rounded(order) else delay
+    return replace(delay, remark=delay.remark + ROUNDED) if is_rounded(order) else delay
 
 
 def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
@@ -156,10 +157,10 @@ def _group_obstacle(definition: Definition) -> str:
 
 def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     nulls = ""
-    if _null_sums(definition, order):
+    if has_null_sums(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
     rounded = ""
-    if _is_rounded(order):
+    if is_rounded(order):
         rounded = (
             " Sums of floating numbers are compared as they are rounded: rows come in the order of a bound of theirs, "
             "and each is held back until none that follows can come before it."
@@ -176,35 +177,12 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     )
 
 
-def is_held_back(definition: Definition, order: Order) -> bool:
-    """Whether keys do not always tell which of two rows comes first: by sums that are rounded, or NULL."""
-    return _is_rounded(order) or _null_sums(definition, order)
-
-
-def _null_sums(definition: Definition, order: Order) -> bool:
-    """Whether a sum that rows are ordered by may be NULL."""
-    return any(term.form in ("sum", "rounded") and may_be_null(definition, term) for term in order.terms)
-
-
-def _is_rounded(order: Order) -> bool:
-    """Whether rows are ordered by a sum of floating numbers."""
-    return any(term.form == "rounded" for term in order.terms)
-
-
 def _misplaces_null(term: Term) -> bool:
     """Whether one value that is NULL puts rows where the term's order has not its NULLs: it is the least of a GREATEST
     and the greatest of a LEAST, while a product is NULL as a whole."""
     if term.form in ("greatest", "least"):
         return (term.nulls_first != term.descending) != (term.form == "greatest")
     return term.form == "product"
-
-
-def may_be_null(definition: Definition, term: Term) -> bool:
-    """Whether one of a term's values may be NULL."""
-    certain = [atom for atom in definition.atoms if atom.is_certain]
-    safe = {column.name for atom in certain for column in atom.variables if column.not_null}
-    safe |= {name for atom in certain for name in atom.required}
-    return any(name not in safe for _, name in term.parts)
 
 
 def _is_guarded(node: Node) -> bool:

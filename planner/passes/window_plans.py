@@ -16,7 +16,7 @@ from sqlfront.planner.model.bound import (
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.window_functions import RankBound, WindowValue
-from sqlfront.planner.model.window_reach import Reach, reach_of
+from sqlfront.planner.model.window_reach import reaches
 from sqlfront.planner.theory.wording import enumerate_words
 
 
@@ -40,15 +40,6 @@ def add_windows(plan: Plan, definition: Definition) -> Plan:
         cost=replace(cost, update=update, preprocessing=building, delay=delay),
         reason=" ".join((plan.reason, *notes)),
     )
-
-
-def reaches(definition: Definition) -> list[Reach]:
-    """How far a changed row reaches in each order of a definition's window functions."""
-    windows = definition.windows
-    if windows is None:
-        return []
-    values = [raw.window for raw in definition.raw if raw.window is not None]
-    return [reach_of(value for value in values if value.order == number) for number in range(len(windows.orders))]
 
 
 def reached_rows(definition: Definition) -> Bound:

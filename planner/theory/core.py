@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlfront.planner.model.hypergraph import occurrences
+from sqlfront.planner.model.multiplicity import ignores_multiplicity
 from sqlfront.planner.model.query import Atom, Condition, Definition
 from sqlfront.planner.theory.wording import enumerate_words
 
@@ -50,18 +51,6 @@ def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
     named = frozenset().union(*(atom.scheme for atom in atoms))
     labels = tuple((name, label) for name, label in definition.labels if name in named)
     return replace(definition, atoms=atoms, labels=labels, notes=definition.notes + notes)
-
-
-def ignores_multiplicity(definition: Definition) -> bool:
-    """Whether the view depends only on which rows the join has, not on how often."""
-    return (
-        definition.mode == "set"
-        or definition.boolean
-        or (
-            definition.mode == "group"
-            and all(column.kind == "variable" or column.distinct_set is not None for column in definition.raw)
-        )
-    )
 
 
 def _ignoring(definition: Definition) -> str:

@@ -73,17 +73,13 @@ class UncheckedViews(Protocol):
 
 @dataclass
 class ViewEntry(StoredView):
-    """A view that is maintained; the tables it reads, itself or through views, as the engine calls them; the views.
-
-    `comes_back` are the options and the nodes by which its stored query is known to be planned as the view is.
-    """
+    """A view that is maintained; the tables it reads, itself or through views, as the engine calls them; the views."""
 
     definition: Definition
     maintained: MaintainedView
     tables: set[str]
     sources: Mapping[str, ViewEntry]
     feed: ChangeFeed | None = None
-    comes_back: tuple[dict[str, Any], dict[str, str]] | None = None
 
 
 @dataclass

@@ -15,9 +15,12 @@ from sqlglot import exp
 from sqlfront.binding.freeze import with_database
 from sqlfront.binding.ties import with_deviations, with_guards, without_ties
 from sqlfront.database.unpruned import unpruned
-from sqlfront.database.view_time import at_time
+from sqlfront.database.view_time import value_at, view_clock
+from sqlfront.planner.algebra.clock import FUNCTIONS
+from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.raw_column import statistics_of
+from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ def recomputed(database: Database, entry: ViewEntry) -> str:
     """DuckDB SQL for the rows of a view, to be run under the settings `entry.settled`."""
     blocks = [entry.definition, *(block for _, block in entry.definition.own_blocks)]
     deviating = any(statistics_of(block.raw) for block in blocks)
-    return unpruned(database, at_time(database, entry, _recomputed(entry.select, database.name, deviating)))
+    return unpruned(database, _at_time(database, entry, _recomputed(entry.select, database.name, deviating)))
 
 
 def sums_floats(definition: Definition) -> bool:
@@ -69,3 +72,25 @@ def _recomputed(select: str, database: str, deviating: bool) -> exp.Expr:
     """A view's query as DuckDB is to compute it, statistics from deviations if asked. Nobody may change the tree."""
     tree = with_database(parse_one(select), database)
     return with_guards(without_ties(with_deviations(tree) if deviating else tree))
+
+
+def _at_time(database: Database, entry: ViewEntry, tree: exp.Expr) -> exp.Expr:
+    """A view's query with the time of its clock in place of `now()`."""
+    moment = database.engine.clocks.time(view_clock(entry))
+    if moment is None or not any(isinstance(rows, TemporalRows) for _, rows in entry.definition.derived):
+        return tree
+    tree = tree.copy()
+    for node in list(tree.walk()):
+        if (name := _clock_function(node)) is not None:
+            node.replace(parse_one(f"SELECT {value_at(moment, name)}").expressions[0])
+    return tree
+
+
+def _clock_function(node: exp.Expr) -> str | None:
+    """The function of the clock that a node calls, perhaps without parentheses."""
+    name = node.this
+    is_word = isinstance(node, exp.Column) and len(node.parts) == 1
+    if not isinstance(name, exp.Identifier) or name.quoted or not (is_word or isinstance(node, trees.Call)):
+        return None
+    found = name.name.lower()
+    return found if found in FUNCTIONS else None

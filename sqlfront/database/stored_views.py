@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry
 from sqlfront.database.scans import Registration, Scan
-from sqlfront.database.stored_queries import query_over_tables, rows_of_change_table
 from sqlfront.database.user_settings import frozen
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
     """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`, a cursor of ours:
     in the user's, temporary tables may hide those of the query. None of the name may be there."""
+    from sqlfront.database.stored_queries import query_over_tables  # With sqlglot, which reading a view does not load.
+
     with frozen(con, entry.settled):
         put_views(database, con, entry.name, entry.scan, query_over_tables(database, entry))
     _save_definition(con, entry)
@@ -76,8 +77,20 @@ def forget_view(database: Database, con: Any, view: StoredView) -> None:
     con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [view.name.schema, view.name.name])
 
 
+def columns_of(database: Database, con: Any, view: StoredView) -> tuple[tuple[str, str], ...]:
+    """The columns of a view's DuckDB view."""
+    found = con.execute(
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? "
+        "AND table_name = ? ORDER BY column_index",
+        [database.name, view.name.schema, view.name.name],
+    ).fetchall()
+    return tuple((name, type_) for name, type_ in found)
+
+
 def store_change_table(database: Database, con: Any, table: ChangeTable) -> None:
     """Make the DuckDB view of a change table, in the transaction of `con`. Its log must be there, if it has one."""
+    from sqlfront.database.stored_queries import rows_of_change_table
+
     put_views(database, con, table.name, table.scan, rows_of_change_table(database, table))
 
 

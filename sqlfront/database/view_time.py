@@ -12,17 +12,12 @@ import time
 from collections.abc import Collection, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from sqlfront.database.database import SCHEMA
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import transaction
 from sqlfront.maintenance.clocks import MANUAL, WALL, shown_time
-from sqlfront.planner.algebra.clock import FUNCTIONS
 from sqlfront.planner.model.computed_rows import TemporalRows
-from sqlfront.sql import trees
-from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 from sqlfront.storage.sql_text import literal, quote
 
@@ -122,18 +117,6 @@ def clocks_of(view: StoredView, definition: Definition, sources: Mapping[str, Vi
     return found
 
 
-def at_time(database: Database, entry: ViewEntry, tree: exp.Expr) -> exp.Expr:
-    """A view's query with the time of its clock in place of `now()`."""
-    moment = database.engine.clocks.time(view_clock(entry))
-    if moment is None or not any(isinstance(rows, TemporalRows) for _, rows in entry.definition.derived):
-        return tree
-    tree = tree.copy()
-    for node in list(tree.walk()):
-        if (name := _clock_function(node)) is not None:
-            node.replace(parse_one(f"SELECT {value_at(moment, name)}").expressions[0])
-    return tree
-
-
 def value_at(moment: int, function: str) -> str:
     """DuckDB SQL for a function of the clock at a moment."""
     value = f"CAST({literal(shown_time(moment))} AS TIMESTAMPTZ)"
@@ -204,13 +187,3 @@ def _start_manual(session: Session, target: int) -> None:
 
 def _table(database: Database) -> str:
     return f"{quote(database.name)}.{SCHEMA}.clocks"
-
-
-def _clock_function(node: exp.Expr) -> str | None:
-    """The function of the clock that a node calls, perhaps without parentheses."""
-    name = node.this
-    is_word = isinstance(node, exp.Column) and len(node.parts) == 1
-    if not isinstance(name, exp.Identifier) or name.quoted or not (is_word or isinstance(node, trees.Call)):
-        return None
-    found = name.name.lower()
-    return found if found in FUNCTIONS else None

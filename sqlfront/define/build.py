@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,11 @@ from sqlfront.database.durable import log_epoch
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
-from sqlfront.database.user_settings import frozen, memory_limit
-from sqlfront.database.view_time import start_clock
-from sqlfront.define.deferring import copies_for, with_copies, without_copies
-from sqlfront.define.epsilon import epsilon_of, is_adaptive
+from sqlfront.database.user_settings import frozen
+from sqlfront.define.deferring import copies_for, with_copies
+from sqlfront.define.drafts import Draft, fill
 from sqlfront.define.following import following
-from sqlfront.define.parts import ComputedPart, Part, Parts, Weights, plan_parts
-from sqlfront.maintenance import epoch
-from sqlfront.maintenance.engine import Engine
-from sqlfront.maintenance.program.room import Room
-from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.heavy_light.division import EPSILON
+from sqlfront.define.parts import plan_parts
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
@@ -35,10 +29,7 @@ from sqlfront.sql.tokens import split
 from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from sqlglot import exp
-
-    from sqlfront.maintenance.output.node import Load
 
 
 @dataclass(frozen=True)
@@ -129,24 +120,11 @@ def refusing_depth() -> Iterator[None]:
         ) from None
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A view that is to be built: its query has been bound, and its parts planned.
-
-    `copies` are those that a deferred view needs of the relations that it reads.
-    """
-
-    view: StoredView
-    bound: Bound
-    parts: Parts
-    copies: Mapping[str, str]
-
-
-def draft(database: Database, view: StoredView, bound: Bound, weights: Weights | None = None) -> Draft:
-    """Plan a view's parts, perhaps by the `weights` of tables that an earlier process has planned each of them by."""
+def draft(database: Database, view: StoredView, bound: Bound) -> Draft:
+    """Plan a view's parts."""
     name = f"{database.relation_key(view.name)}#{view.scan}"
     copies = copies_for(database, view, bound.tables, list(bound.fed.values()))
-    parts = plan_parts(database, bound, name, view.options, without_copies(weights, copies))
+    parts = plan_parts(database, bound, name, view.options)
     return Draft(view, bound, with_copies(parts, copies) if copies else parts, copies)
 
 
@@ -160,37 +138,6 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
     drafted = draft(database, view, bound)
     with following(database, con, view, bound), building(database, con) as undo:
         return fill(database, con, drafted, undo)
-
-
-def fill(
-    database: Database, con: Any, drafted: Draft, undo: ExitStack, check: Callable[[], object] = bool,
-    load: Load | None = None,
-) -> ViewEntry:  # fmt: skip
-    """Fill a view from the snapshot of the transaction `building` whose stack is `undo`, `following` its tables.
-    `check` is called between batches of rows, and may raise; `load` gives other rows than those of the tables.
-
-    O(rows of its tables).
-    """
-    view, bound = drafted.view, drafted.bound
-    for source in bound.fed.values():
-        database.catch_up_views([source.maintained.name])
-        database.refuse_waiting(source)
-    maintained = _fill(database, con, drafted, epsilon_of(view.options), undo, check, load)
-    tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
-    return ViewEntry(
-        view.name, view.written, view.select, view.options, view.column_names, view.scan,
-        view.settings, maintained.definition, maintained, tables, bound.sources,
-    )  # fmt: skip
-
-
-# Inside ------------------------------------------------------------------------------------------
-
-
-def _room(con: Any, part: Part) -> Room | None:
-    """What memory a view may take that stores combinations of several tables' rows, by DuckDB's memory_limit."""
-    if not part.plan.stores_combinations:
-        return None
-    return Room(epoch.shown_relation(part.name), memory_limit(con), part.plan.suggestion)
 
 
 @contextmanager
@@ -209,61 +156,3 @@ def building(database: Database, con: Any) -> Iterator[ExitStack]:
         yield undo
     if applied is not None:
         engine.commit(applied)
-
-
-def _fill(
-    database: Database, con: Any, drafted: Draft, epsilon: float, undo: ExitStack, check: Callable[[], object],
-    given: Load | None,
-) -> MaintainedView:  # fmt: skip
-    """Build views from the snapshot of the open transaction; the last of them, whose `epsilon` is given."""
-    engine, parts = database.engine, drafted.parts
-
-    def load(relation: str) -> tuple[Iterator[pa.RecordBatch], int]:
-        rows, count = database.load(con, relation) if given is None else given(relation)
-        if isinstance(rows, Generator):
-            undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
-        return _checked(rows, within), count
-
-    def within() -> None:
-        check()
-        engine.check_memory(f"materialized view {shown(drafted.view.name)}")
-
-    with engine.assembling_once():
-        undo.callback(engine.drop_unread)
-        for name, copy in drafted.copies.items():
-            engine.copy_relation(name, copy, parts[-1].name)
-        for part in parts:
-            within()
-            if isinstance(part, ComputedPart):
-                if isinstance(part.rows, TemporalRows):
-                    start_clock(database, drafted.view)
-                engine.create_computed(part.name, part.rows, load)
-                undo.callback(_drop, engine, part.name)
-                continue
-            own = epsilon if part is parts[-1] else EPSILON
-            room = _room(con, part)
-            maintained = engine.create_view(
-                part.name, part.definition, part.plan, load, own, room, stateless=part.stateless
-            )
-            undo.callback(_drop, engine, part.name)
-            feeding = [one.name for one in parts if one.feeds == part.feeds]
-            if part is not parts[-1] and part.feeds is not None and part.name == feeding[-1]:
-                engine.expose(part.feeds, feeding, inner=True)
-        for part in parts:
-            if part.stateless:
-                engine.pass_on(part.name)
-        within()
-        engine.adapt(maintained.name, wanted=is_adaptive(drafted.view.options))
-    return maintained
-
-
-def _checked(rows: Iterable[pa.RecordBatch], check: Callable[[], object]) -> Iterator[pa.RecordBatch]:
-    for batch in rows:
-        check()
-        yield batch
-
-
-def _drop(engine: Engine, name: str) -> None:
-    """Drop a node that may have gone with its last reader."""
-    if name in engine.nodes:
-        engine.drop_view(name)

@@ -25,9 +25,10 @@ from sqlfront.database.view_time import clocks_of
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
-from sqlfront.define.epsilon import OPTIONS, check_epsilon, is_adaptive, refuse_materialized
+from sqlfront.define.epsilon import OPTIONS, is_adaptive
+from sqlfront.define.epsilon_checks import check_epsilon, refuse_materialized
 from sqlfront.define.options import check_options
-from sqlfront.define.parts import Part
+from sqlfront.define.part import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.define.row_errors import null_on_error
 from sqlfront.maintenance.clocks import WALL
@@ -89,7 +90,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         if options.keys() & set(OPTIONS):
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
-        put_in_place(database, con, drafted, old)
+        put_in_place(database, con, drafted, bound, old)
         warn_of_cost(database, database.views[name.key])
 
 
@@ -126,7 +127,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
             bound = bind_stored(EngineCatalog(database, con), con, unbuilt)
-            put_in_place(database, con, draft(database, unbuilt, bound), unbuilt)
+            put_in_place(database, con, draft(database, unbuilt, bound), bound, unbuilt)
             return
         entry = database.view(con, name.parts)
         _refuse_passed(database, entry)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.database.names import shown
-from sqlfront.define.parts import ComputedPart, Part, Parts, Weights, renamed
+from sqlfront.define.part import ComputedPart, Part, Parts, renamed
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.errors import NotSupportedError
 
@@ -47,14 +47,6 @@ def copies_for(
 def with_copies(parts: Parts, copies: Mapping[str, str]) -> Parts:
     """The parts over copies of what they read."""
     return [_copied(part, copies) for part in parts]
-
-
-def without_copies(weights: Weights | None, copies: Mapping[str, str]) -> Weights | None:
-    """The weights of a view's parts by what the copies are of."""
-    copied = {copy: name for name, copy in copies.items()}
-    if weights is None or not copied:
-        return weights
-    return {part: {copied.get(table, table): rate for table, rate in rates.items()} for part, rates in weights.items()}
 
 
 def _copied(part: Part | ComputedPart, copies: Mapping[str, str]) -> Part | ComputedPart:

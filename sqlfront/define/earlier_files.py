@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.entries import ChangeTable, StoredView
 from sqlfront.database.failures import translated
 from sqlfront.database.names import Key, shown
-from sqlfront.database.scans import QUERY_PREFIX
 from sqlfront.database.stored_queries import query_over_tables, refusing
-from sqlfront.database.stored_views import drop_views, put_views, store_change_table
+from sqlfront.database.stored_views import columns_of, drop_views, put_views, store_change_table
 from sqlfront.database.transactions import transaction
 from sqlfront.database.user_settings import frozen
 from sqlfront.storage.errors import Error, OperationalError
@@ -22,18 +21,14 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database
 
 
-def convert(database: Database, con: Any, views: Sequence[StoredView]) -> None:
-    """Give each view and change table of the file that has no stored query one. OperationalError if that cannot be."""
-    prefix = f"{QUERY_PREFIX}{database.token}"
-    found = con.execute(
-        "SELECT view_name FROM duckdb_views() WHERE database_name = ? AND starts_with(view_name, ?)",
-        [database.name, prefix],
-    ).fetchall()
-    present = {name for (name,) in found}
-    old_views = [view for view in views if database.query_name(view.scan) not in present]
-    tables = [table for table in database.change_tables.values() if database.query_name(table.scan) not in present]
-    if not old_views and not tables:
-        return
+def convert(
+    database: Database,
+    con: Any,
+    views: Sequence[StoredView],
+    old_views: Sequence[StoredView],
+    tables: Sequence[ChangeTable],
+) -> None:
+    """Give these of the file's views, and these change tables, stored queries. OperationalError if that cannot be."""
     if database.read_only:
         raise OperationalError(
             f"{database.path} cannot be opened read-only",
@@ -58,16 +53,6 @@ def convert(database: Database, con: Any, views: Sequence[StoredView]) -> None:
             why=f"an earlier release has written it, and its views need queries for other clients: {error.what}",
             hint="nothing has changed: open it with the release that has written it",
         ) from error
-
-
-def columns_of(database: Database, con: Any, view: StoredView) -> tuple[tuple[str, str], ...]:
-    """The columns of a view's DuckDB view."""
-    found = con.execute(
-        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? "
-        "AND table_name = ? ORDER BY column_index",
-        [database.name, view.name.schema, view.name.name],
-    ).fetchall()
-    return tuple((name, type_) for name, type_ in found)
 
 
 def _query(database: Database, con: Any, view: StoredView, query: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.planner.heavy_light.division import EPSILON, READS
+from sqlfront.planner.heavy_light.division import READS
+from sqlfront.planner.model.heavy_light import EPSILON
 from sqlfront.storage.errors import ProgrammingError
 
 

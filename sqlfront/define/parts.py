@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
 from sqlfront.define.epsilon import epsilon_of
+from sqlfront.define.part import ComputedPart, Part, Parts, renamed
 from sqlfront.maintenance.clocks import WALL, clock_relation
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.heavy_light.division import EPSILON, divide
-from sqlfront.planner.model.computed_rows import CLOCK, ComputedRows, TemporalRows
+from sqlfront.planner.heavy_light.division import divide
+from sqlfront.planner.model.computed_rows import CLOCK, TemporalRows
+from sqlfront.planner.model.heavy_light import EPSILON
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import Block
@@ -27,73 +29,25 @@ if TYPE_CHECKING:
     from sqlfront.define.build import Bound
 
 
-@dataclass(frozen=True)
-class ComputedPart:
-    """Rows computed by DuckDB that a materialized view reads; they feed the relation of the same name."""
-
-    name: str
-    rows: ComputedRows
-    stateless = False
-
-    @property
-    def feeds(self) -> str:
-        return self.name
-
-    @property
-    def tables(self) -> frozenset[str]:
-        return self.rows.tables
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the engine's views that a materialized view consists of: its own is the last.
-
-    The others feed the relation called `feeds`: their own, or that of a union, with its other branches; None, if they
-    are merged when the view is read. A `stateless` branch stores no rows.
-    """
-
-    name: str
-    definition: Definition
-    plan: Plan
-    feeds: str | None
-    stateless: bool = False
-
-    @property
-    def tables(self) -> frozenset[str]:
-        return self.definition.tables
-
-
-Parts = list[Part | ComputedPart]
-
-
-Weights = Mapping[str, Mapping[str, float]]
-"""How often the tables of each part change, relative to each other."""
-
-
-def plan_parts(
-    database: Database, bound: Bound, name: str, options: Mapping[str, Any], given: Weights | None = None
-) -> Parts:
+def plan_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> Parts:
     """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
 
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
     Of a union whose first rows the query is, the branches are merged if each keeps nothing but a ranked tree.
-    Weights that are `given` take the place of those of now.
     """
     if bound.definition.branches and not options.get("strategy"):
         merged = replace(bound, definition=merged_definition(bound.definition))
-        parts = _planned_parts(database, merged, name, options, given)
+        parts = _planned_parts(database, merged, name, options)
         lacking = unmerged([part.plan for part in parts if isinstance(part, Part) and part.feeds is None])
         if lacking is None:
             return parts
         note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
         noted = replace(bound.definition, notes=(*bound.definition.notes, note))
         bound = replace(bound, definition=noted)
-    return _planned_parts(database, bound, name, options, given)
+    return _planned_parts(database, bound, name, options)
 
 
-def _planned_parts(
-    database: Database, bound: Bound, name: str, options: Mapping[str, Any], given: Weights | None
-) -> Parts:
+def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> Parts:
     """The parts of a query; without its own if its branches were to be merged and cannot be."""
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
@@ -118,7 +72,7 @@ def _planned_parts(
             plans = [part.plan for part in parts if isinstance(part, Part) and part.feeds is None]
             if unmerged(plans) is None:
                 merged = _with_blocks(merge_branches(definition, plans), definition, parts)
-                parts.append(Part(own, definition, merged, own))
+                parts.append(Part(own, definition, merged, own, epsilon=epsilon_of(options)))
             return parts
         notes = definition.notes
         if own == name:
@@ -126,8 +80,6 @@ def _planned_parts(
         definition = replace(definition, notes=notes)
         weights = update_weights(database, bound.catalog, definition, options, names)
         weights |= {table: rates[table] for table in definition.tables & rates.keys()}
-        if given is not None and own in given:
-            weights = dict(given[own])
         fed = feeds.get(own, own)
         rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
@@ -136,7 +88,7 @@ def _planned_parts(
         if own == name and parts:
             plan = _with_blocks(plan, definition, parts)
         stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)
-        parts.append(Part(own, definition, plan, fed, stateless))
+        parts.append(Part(own, definition, plan, fed, stateless, epsilon))
     return parts
 
 
@@ -215,11 +167,3 @@ def plan_definition(definition: Definition, weights: dict[str, float], strategy:
             why=f"each change must find its join with all other tables ready, and that makes {error}",
             hint="leave the option out: strategy = 'auto' stores no join that a tree can do without",
         ) from None
-
-
-def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
-    """The definition and its distinct values with tables called by `names`."""
-    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
-    distinct_sets = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.distinct_sets)
-    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
-    return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=branches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
+from sqlfront.database.scans import QUERY_PREFIX
 from sqlfront.sql.search_path import Names
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
@@ -84,14 +85,14 @@ def restore(database: Database, adopt: Adopt | None = None) -> None:
         con.close()
         return
     from sqlfront.database.durable import replay
-    from sqlfront.define.earlier_files import convert  # With sqlglot, which a file without views does not load.
 
     database.token, untrusted = identity(con, database.name), []
     if not database.read_only:
         database.log.prepare(con)
         untrusted = database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
     rows = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
-    views = [_stored_view(con, row) for row in rows]
+    settings = settings_of(con) if rows else {}
+    views = [_stored_view(settings, row) for row in rows]
     for view in views:
         database.take_scan(view.scan)
     begin = partial(_begin, database, con, known)
@@ -102,7 +103,7 @@ def restore(database: Database, adopt: Adopt | None = None) -> None:
         database.offsets = database.log.offsets(con)
         if not adopted:
             replay(database, con)
-    convert(database, con, views)
+    _convert(database, con, views)
     if (views or database.change_tables) and not database.read_only:
         reserve_epochs(database)  # From here on no snapshot fits the file.
     database.replaying = True
@@ -127,6 +128,19 @@ def identity(con: Any, database: str) -> str:
     ).fetchall()
     query = f"SELECT coalesce(max(token), '') FROM {quote(database)}.{SCHEMA}.identity"
     return str(con.execute(query).fetchall()[0][0]) if known else ""
+
+
+def _convert(database: Database, con: Any, views: Sequence[StoredView]) -> None:
+    """Give each view and change table of the file that an earlier release has left without a stored query one."""
+    query = "SELECT view_name FROM duckdb_views() WHERE database_name = ? AND starts_with(view_name, ?)"
+    found = con.execute(query, [database.name, f"{QUERY_PREFIX}{database.token}"]).fetchall()
+    present = {name for (name,) in found}
+    old_views = [view for view in views if database.query_name(view.scan) not in present]
+    tables = [table for table in database.change_tables.values() if database.query_name(table.scan) not in present]
+    if old_views or tables:
+        from sqlfront.define.earlier_files import convert  # With sqlglot, which other files do not need to be opened.
+
+        convert(database, con, views, old_views, tables)
 
 
 def _begin(database: Database, con: Any, known: Collection[str]) -> None:
@@ -161,19 +175,19 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
     database.engine.create_table(database.relation_key(table.name), table.columns, retain=table.retain)
 
 
-def _stored_view(con: Any, row: tuple[Any, ...]) -> StoredView:
+def _stored_view(present: Mapping[str, str], row: tuple[Any, ...]) -> StoredView:
+    """A view of the file; `present` are the settings of the session."""
     schema, view, written, query, options, column_names, scan, *frozen = row
     # A file of before settings were stored has none; later versions of DuckDB may have more of them.
-    settings = settings_of(con) | (json.loads(frozen[0]) if frozen and frozen[0] else {})
+    settings = {**present, **(json.loads(frozen[0]) if frozen and frozen[0] else {})}
     names = tuple(json.loads(column_names))
     return StoredView(QualifiedName(schema, view), written, query, json.loads(options), names, scan, settings)
 
 
 def _restore_view(database: Database, con: Any, view: StoredView) -> None:
-    from sqlfront.database.stored_views import forget_view, store_view
+    from sqlfront.database.stored_views import columns_of, forget_view, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view
-    from sqlfront.define.earlier_files import columns_of
 
     columns = columns_of(database, con, view)
     try:

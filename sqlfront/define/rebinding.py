@@ -25,7 +25,8 @@ from sqlfront.database.failures import translated
 from sqlfront.database.names import Key, captured_table, shown
 from sqlfront.database.stored_views import forget_view, store_view
 from sqlfront.database.update_mix import renamed_updates
-from sqlfront.define.build import bind_stored, build_view, draft, fill
+from sqlfront.define.build import bind_stored, build_view, draft
+from sqlfront.define.drafts import fill
 from sqlfront.define.following import following, unneeded_tables
 from sqlfront.sql.name_parts import split_name
 from sqlfront.storage.capture.capture import QualifiedName

@@ -19,14 +19,15 @@ from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.stored_views import forget_view, store_view
 from sqlfront.database.transactions import transaction
-from sqlfront.define.build import Bound, Draft, bind_stored, building, draft, fill
+from sqlfront.define.build import Bound, bind_stored, building, draft
+from sqlfront.define.drafts import Draft, fill
 from sqlfront.define.following import following, unneeded_tables
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, IntegrityError, OperationalError, ProgrammingError
 
 
-def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView | None) -> None:
-    """Build and store a view. If it replaces another, the views that read the other are built anew over it.
+def put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, old: StoredView | None) -> None:
+    """Build and store a view, whose query is bound. If it replaces another, the readers of that are built anew over it.
 
     IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
     Ctrl-C is looked for between batches of rows and before COMMIT; elsewhere, what is half done would be left behind.
@@ -36,7 +37,7 @@ def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView |
     within, own = partial(building, database), database.writer_cursor()
     with (
         Uninterrupted() as critical,
-        following(database, con, drafted.view, drafted.bound),
+        following(database, con, drafted.view, bound),
         dropping(database, own, replaced, within=within) as (undo, entries),
     ):
         entries.append(fill(database, own, drafted, undo, critical.check))

@@ -29,7 +29,7 @@ from sqlfront.storage.sql_text import literal
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
-    from sqlfront.define.parts import ComputedPart, Part, Parts
+    from sqlfront.define.part import ComputedPart, Part, Parts
     from sqlfront.shards.shard_explanation import Spread
 
 
@@ -259,7 +259,7 @@ def _views_read(database: Database, definition: Definition) -> frozenset[str]:
 
 def _unbuilt(database: Database, part: Part | ComputedPart) -> Description:
     """What the node of a part would say of itself."""
-    from sqlfront.define.parts import ComputedPart
+    from sqlfront.define.part import ComputedPart
 
     if isinstance(part, ComputedPart):
         return describe_planned(part.name, part.rows)
@@ -287,7 +287,8 @@ def _planned(
     """The blocks of a query, and its own part."""
     from sqlfront.database.catalog import EngineCatalog
     from sqlfront.define.build import bind
-    from sqlfront.define.parts import ComputedPart, plan_parts
+    from sqlfront.define.part import ComputedPart
+    from sqlfront.define.parts import plan_parts
 
     bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
     *inner, own = plan_parts(database, bound, "query", {})

@@ -15,18 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.entries import StoredView
 from sqlfront.database.epoch_numbers import read_mark
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
-from sqlfront.define.build import bind_stored, draft, fill
-from sqlfront.define.earlier_files import columns_of
-from sqlfront.define.following import columns_of_table, following
+from sqlfront.database.stored_views import columns_of
+from sqlfront.define.drafts import fill
 from sqlfront.maintenance.engine import Change
-from sqlfront.snapshots import contents, snapshot_file
+from sqlfront.snapshots import contents, kept_views, snapshot_file
 from sqlfront.snapshots.snapshot_file import LOG, SnapshotFile
-from sqlfront.snapshots.snapshot_key import MEANINGS, key_of, node_digests, stored_views
+from sqlfront.snapshots.snapshot_key import MEANINGS, key_of, stored_views
 from sqlfront.snapshots.unchecked import Unchecked
 from sqlfront.storage.errors import Error, OperationalError
 from sqlfront.storage.outside import epoch_log
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.database.database import Database
-    from sqlfront.define.build import Bound
-    from sqlfront.define.parts import Weights
+    from sqlfront.snapshots.kept_views import Described
 
 log = logging.getLogger("sqlfront")
 
@@ -112,6 +109,9 @@ def _compare(found: SnapshotFile, key: Mapping[str, Any], stored: Mapping[int, s
     for part, meaning in MEANINGS.items():
         if found.manifest["key"].get(part) != key[part]:
             raise _refused(meaning)
+    for table, declared in found.manifest["declared"].items():
+        if key["declared"].get(table) != declared:
+            raise _refused(f"table {table} has been altered since")
     for view in found.manifest["views"]:
         if stored.get(view["scan"]) != view["stored"]:
             raise _refused(f"view {view['name']} has been altered or dropped since")
@@ -127,18 +127,13 @@ def _restored(
     engine.prepare(state, file.read)
     begin()
     with engine.assembling_once():
+        kept_views.follow(database, con, kept.values(), file.manifest["columns"])
         for view in views:
             if view.scan in kept:
-                _make_empty(database, con, view, kept[view.scan]["weights"])
-    for view in views:
-        if view.scan in kept:
-            entry = database.views[view.name.key]
-            nodes = node_digests(database, entry.maintained)
-            if nodes != kept[view.scan]["nodes"]:
-                raise _refused(f"view {shown(view.name)} is planned in another way")
-            if columns_of(database, con, view) != entry.definition.columns:
-                raise _refused(f"view {shown(view.name)} has other columns")
-            entry.comes_back = dict(entry.options), nodes
+                _make_empty(database, con, view, kept[view.scan])
+    for view in (view for view in views if view.scan in kept):
+        if columns_of(database, con, view) != database.views[view.name.key].definition.columns:
+            raise _refused(f"view {shown(view.name)} has other columns")
     unchecked = Unchecked(database, file)
     engine.adopt(state, file.read, unchecked.mapped, unchecked.check)
     version = engine.version
@@ -157,25 +152,12 @@ def _change(rows: pa.Table) -> Change:
     return Change(rows.drop_columns(["_weight"]), rows.column("_weight").to_numpy())
 
 
-def _make_empty(database: Database, con: Any, view: StoredView, weights: Weights) -> None:
+def _make_empty(database: Database, con: Any, view: StoredView, described: Described) -> None:
     """Make a view over no rows, planned as it was."""
-    bound = bind_stored(EngineCatalog(database, con), con, view)
-    _refuse_uncaptured(database, con, bound)
-    drafted = draft(database, view, bound, weights)
-    with following(database, con, view, bound), ExitStack() as undo:
+    with ExitStack() as undo:
+        drafted = kept_views.drafted(database, view, described)
         database.views[view.name.key] = fill(database, con, drafted, undo, load=_no_rows)
         undo.pop_all()
-
-
-def _refuse_uncaptured(database: Database, con: Any, bound: Bound) -> None:
-    """OperationalError if changes of a table may have gone unseen."""
-    own = {database.relation_key(table.name) for table in database.change_tables.values()}
-    needed = {
-        bound.catalog.name(table): [column.name for column in columns_of_table(database, table, bound.catalog)]
-        for table in bound.tables - own
-    }
-    for table in sorted(needed.keys() - database.capture.covered(con, needed), key=str):
-        raise _refused(f"changes of table {table} may have been missed")
 
 
 def _begin_anew(database: Database) -> None:

@@ -4,7 +4,8 @@ A snapshot has the state of the last epoch, and with it begins a log: all later 
 is on disk under its own name, the one before and its log stay. When the file is closed, a mark in the file names the
 snapshot: it has the state of the tables, but for captured changes, which wait in the file to be taken in.
 
-Cost: under the engine's lock, the arrays are written to the system's cache, and DuckDB adds up hashes of the rows.
+Cost: under the engine's lock, the chunks of arrays that have changed since the present snapshot are found and written
+to the system's cache, and DuckDB adds up hashes of the rows.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.epoch_numbers import save_epoch
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import check_all, transaction
-from sqlfront.define.build import bind_stored, draft
 from sqlfront.planner.model.computed_rows import TemporalRows
-from sqlfront.snapshots import contents, snapshot_file
-from sqlfront.snapshots.snapshot_key import key_of, node_digests, part_digests, stored_views, weights_of
+from sqlfront.snapshots import contents, kept_views, snapshot_file
+from sqlfront.snapshots.snapshot_key import key_of, stored_views
+from sqlfront.snapshots.unfinished import Unfinished
 from sqlfront.storage.errors import Error
 from sqlfront.storage.outside.epoch_log import EpochLog
 
@@ -46,7 +46,7 @@ class _Begun:
     mark: int
     version: int
     folder: Path
-    file: snapshot_file.Unfinished
+    file: Unfinished
     manifest: dict[str, Any]
     log: EpochLog
 
@@ -116,10 +116,12 @@ def _begin(database: Database) -> _Begun | int | None:
         return None
     saved, mark = _state(database, kept), secrets.randbits(62) + 1
     relations = _contents(database, con, saved)
-    manifest = {"key": key_of(database.file, con), "epoch": database.engine.epoch, "views": kept}
+    key = key_of(database.file, con)
+    manifest = {"declared": key.pop("declared"), "key": key, "epoch": database.engine.epoch, "views": kept}
     manifest |= {"left out": left_out, "state": saved.facts, "contents": relations}
+    manifest["columns"] = kept_views.columns_of_tables(database)
     con.close()
-    file = snapshot_file.Unfinished(folder, f"{mark:x}", saved.arrays)
+    file = Unfinished(folder, f"{mark:x}", saved.arrays, _former(database, folder))
     try:
         epochs = contents.open_log(file.log, relations, sum(array.nbytes for array in saved.arrays.values()))
     except OSError:
@@ -129,18 +131,23 @@ def _begin(database: Database) -> _Begun | int | None:
     return _Begun(mark, database.engine.version, folder, file, manifest, epochs)
 
 
+def _former(database: Database, folder: Path) -> snapshot_file.SnapshotFile | None:
+    """The present snapshot, whose chunks may be shared; None if there is none, or it is not as it was written."""
+    if database.snapshot is None:
+        return None
+    try:
+        return snapshot_file.SnapshotFile(folder / f"{database.snapshot[0]:x}")
+    except Error:
+        return None
+
+
 def _kept(database: Database, con: Any) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The views whose state can be kept, each after those it reads, and why the others are left out."""
     kept, left_out, stored = list[dict[str, Any]](), dict[str, str](), stored_views(con)
     for entry in sorted(database.views.values(), key=lambda entry: entry.scan):
         why = _left_out(database, entry, left_out)
-        nodes = node_digests(database, entry.maintained) if why is None else {}
-        if why is None and not _comes_back(database, con, entry, nodes):
-            why = "its query is planned in another way since it has been stored"
         if why is None:
-            weights = weights_of(database, entry.maintained)
-            described = {"scan": entry.scan, "name": shown(entry.name), "weights": weights, "nodes": nodes}
-            kept.append(described | {"stored": stored[entry.scan]})
+            kept.append(kept_views.describe(database, entry) | {"stored": stored[entry.scan]})
         else:
             left_out[shown(entry.name)] = why
             log.info("sqlfront: %s: view %s is not in the snapshot: %s", database.path, shown(entry.name), why)
@@ -155,21 +162,6 @@ def _contents(database: Database, con: Any, saved: SavedState) -> dict[str, Any]
         held = contents.sums(con, described)
     # JSON of other programs has no numbers of this size.
     return {name: one | {"rows": held[name][0], "hash": str(held[name][1])} for name, one in described.items()}
-
-
-def _comes_back(database: Database, con: Any, entry: ViewEntry, nodes: dict[str, str]) -> bool:
-    """Whether a view's stored query is planned as the view is, when the file is opened. A query that is stored has all
-    orders completed, and of a few the plan is another one: such a view is built once more."""
-    if entry.comes_back != (entry.options, nodes):
-        try:
-            bound = bind_stored(EngineCatalog(database, con), con, entry)
-            parts = draft(database, entry, bound, weights_of(database, entry.maintained)).parts
-        except Error:  # Opening the file says what is wrong.
-            return False
-        if part_digests(parts) != nodes:
-            return False
-        entry.comes_back = dict(entry.options), nodes
-    return True
 
 
 def _state(database: Database, kept: list[dict[str, Any]]) -> SavedState:

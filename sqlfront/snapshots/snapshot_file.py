@@ -1,50 +1,34 @@
-"""The files of a snapshot: a manifest (JSON under its hash), and the memory of all arrays.
+"""The files of a snapshot: a manifest (JSON under its hash), and the memory of all arrays, in chunks.
 
-A snapshot is written to a folder of another name, synced, and renamed: under its own name it is whole. Each array
-begins at a page. Large arrays are mapped, copy-on-write, and checked before their first use (unchecked.py). The others
-are read and checked at once. The log of the epochs since is in the same folder. No file of a snapshot is ever written
-again under its name, so a mapping has what has been checked.
+The chunks are in files that this snapshot, and older ones, have written (unfinished.py). Large arrays are mapped,
+copy-on-write, and checked before their first use (unchecked.py). The others are read and checked at once. The log of
+the epochs since is in the same folder. No file of a snapshot is ever written again, so a mapping has what has been
+checked.
 
-Cost: one pass over the arrays each way, bound by the disk or by memory. Several threads check.
+Cost: one pass over the arrays, bound by the disk or by memory. Several threads check.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from sqlfront.snapshots.chunks import Array, Chunk, check, side_by_side
+from sqlfront.snapshots.unfinished import LAYOUT, MANIFEST, UNFINISHED, hash_of
+from sqlfront.snapshots.unfinished import LOG as LOG
 from sqlfront.storage.errors import OperationalError
-from sqlfront.storage.kernels.tables.mapped_memory import check_of, map_file
+from sqlfront.storage.kernels.tables.mapped_memory import map_file, unmap
 from sqlfront.storage.stores.table import words_at
 
-LOG = "log"
-"""The log of the epochs since a snapshot, in its folder."""
-_MANIFEST, _ARRAYS = "manifest", "arrays"
-_UNFINISHED = "unfinished-"
-_PAGE, _CHUNK = max(1 << 12, mmap.PAGESIZE), 1 << 24
 _MAPPED_FROM = 1 << 16
 """Bytes from which on an array is mapped: a process may have some ten thousand mappings."""
-_THREADS = min(4, os.cpu_count() or 1)
-
-
-@dataclass(frozen=True)
-class Array:
-    """Where an array is among the others, and a check for each of its chunks."""
-
-    start: int
-    size: int
-    checks: tuple[int, ...]
 
 
 def folder_of(path: str) -> Path:
@@ -52,55 +36,9 @@ def folder_of(path: str) -> Path:
     return Path(f"{os.path.realpath(path)}.sqlfront")
 
 
-class Unfinished:
-    """A snapshot that is being written: its folder, and the arrays, which have to stay as they are only until this has
-    been made. OSError if there is no room, or no right to write there; nothing is left then."""
-
-    def __init__(self, folder: Path, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        self._folder, self._name, self._unfinished = folder, name, folder / f"{_UNFINISHED}{name}"
-        self._unfinished.mkdir(parents=True)
-        with self._or_nothing(), open(self._unfinished / _ARRAYS, "wb") as file:
-            self._places = {key: _append(file, array) for key, array in arrays.items()}
-
-    @property
-    def log(self) -> Path:
-        """Where the log of the snapshot is."""
-        return self._unfinished / LOG
-
-    def finish(self, manifest: Mapping[str, Any]) -> None:
-        """Let the snapshot be whole, under its own name."""
-        with self._or_nothing():
-            arrays = self._unfinished / _ARRAYS
-            with open(arrays, "rb+") as file:
-                _sync(file)
-            places = {
-                key: [start, size, [_check(arrays, *chunk) for chunk in _chunks(start, size)]]
-                for key, (start, size) in self._places.items()
-            }
-            text = json.dumps({**manifest, "arrays": places})
-            with open(self._unfinished / _MANIFEST, "wb") as file:
-                file.write(f"{_hash(text)}\n{text}".encode())
-                _sync(file)
-            _sync_folder(self._unfinished)
-            self._unfinished.rename(self._folder / self._name)
-            _sync_folder(self._folder)
-
-    def drop(self) -> None:
-        """Remove what has been written."""
-        shutil.rmtree(self._unfinished, ignore_errors=True)
-
-    @contextmanager
-    def _or_nothing(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.drop()
-            raise
-
-
 def all_in(folder: Path) -> list[Path]:
     """The snapshots in a folder: two, if a process has been killed before it removed the older one."""
-    return [one for one in folder.iterdir() if not one.name.startswith(_UNFINISHED)]
+    return [one for one in folder.iterdir() if not one.name.startswith(UNFINISHED)]
 
 
 def remove_others(folder: Path, name: str | None) -> None:
@@ -119,14 +57,14 @@ class SnapshotFile:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.manifest, self.arrays = _read_manifest(folder / _MANIFEST)
-        size = max((one.start + one.size for one in self.arrays.values()), default=0)
-        try:
-            found = (folder / _ARRAYS).stat().st_size
-        except OSError as error:
-            raise damaged(f"its arrays cannot be read: {error}") from error
-        if found != size:
-            raise damaged(f"its arrays have {found} bytes instead of {size}")
+        self.manifest, self.files, self.arrays = _read_manifest(folder / MANIFEST)
+        for name, size in self.files.items():
+            try:
+                found = (folder / name).stat().st_size
+            except OSError as error:
+                raise damaged(f"its arrays cannot be read: {error}") from error
+            if found != size:
+                raise damaged(f"its arrays have {found} bytes instead of {size}")
 
     @property
     def size(self) -> int:
@@ -136,29 +74,37 @@ class SnapshotFile:
     def read(self, name: str, into: np.ndarray) -> None:
         """Fill memory with an array, and check it."""
         found, memory = self._found(name, into.nbytes), into.view(np.uint8)
-        parts = [(found.start + start, memory[start : start + size]) for start, size in _chunks(0, found.size)]
-        if tuple(_side_by_side(self._fill, parts)) != found.checks:
+        parts = [(chunk, memory[begin:end]) for chunk, (begin, end) in zip(found.chunks, found.bounds(), strict=True)]
+        if side_by_side(self._fill, parts) != [check for _, _, check in found.chunks]:
             raise changed(name)
 
     def mapped(self, name: str, size: int) -> int:
         """The address of an array of this size, mapped and not checked yet, which belongs to the caller; 0 if it is to
         be read: it is small, or the system cannot map it."""
         found = self._found(name, size)
-        if size < _MAPPED_FROM or found.start % mmap.PAGESIZE:
+        if size < _MAPPED_FROM or any(start % mmap.PAGESIZE for _, start, _ in found.chunks):
             return 0
-        with open(self.folder / _ARRAYS, "rb") as file:
-            address: int = map_file(file.fileno(), found.start, size)
+        address = 0
+        for begin, file, start, length in found.runs():
+            with open(self.folder / file, "rb") as opened:
+                # The first run has room for the others, which take the place of what follows it.
+                place = map_file(address and address + begin, opened.fileno(), start, length if address else size)
+            if not place:
+                if address:
+                    unmap(address, size)
+                return 0
+            address = address or place
         return address
 
     def changed(self, mapped: Mapping[str, int]) -> set[str]:
         """The arrays, by their names and addresses, whose checks do not hold. O(bytes)."""
         parts = [
-            (name, check, words_at(address + start, size // 8).view(np.uint8))
+            (name, chunk[2], words_at(address + begin, (end - begin) // 8).view(np.uint8))
             for name, address in mapped.items()
-            for check, (start, size) in zip(self.arrays[name].checks, _chunks(0, self.arrays[name].size), strict=True)
+            for chunk, (begin, end) in zip(self.arrays[name].chunks, self.arrays[name].bounds(), strict=True)
         ]
-        found = _side_by_side(lambda part: _check_of(part[2]), parts)
-        return {name for (name, check, _), seen in zip(parts, found, strict=True) if check != seen}
+        found = side_by_side(lambda part: check(part[2]), parts)
+        return {name for (name, known, _), seen in zip(parts, found, strict=True) if known != seen}
 
     def verify(self) -> None:
         """Check all arrays. O(bytes)."""
@@ -171,19 +117,19 @@ class SnapshotFile:
             raise damaged(f"array {name} is not there, or of another size")
         return found
 
-    def _fill(self, part: tuple[int, np.ndarray]) -> int:
-        """Read one chunk from its place in the file; its check."""
-        start, chunk = part
-        memory = chunk.data
-        with open(self.folder / _ARRAYS, "rb", buffering=0) as file:
+    def _fill(self, part: tuple[Chunk, np.ndarray]) -> int:
+        """Read one chunk from its place in its file; its check."""
+        (name, start, _), memory = part
+        into = memory.data
+        with open(self.folder / name, "rb", buffering=0) as file:
             file.seek(start)
             done = 0
-            while done < len(memory):
-                count = file.readinto(memory[done:])
+            while done < len(into):
+                count = file.readinto(into[done:])
                 if not count:
                     raise damaged("its arrays end too early")
                 done += count
-        return _check_of(chunk)
+        return check(memory)
 
 
 def damaged(why: str) -> OperationalError:
@@ -196,71 +142,24 @@ def changed(name: str) -> OperationalError:
     return damaged(f"array {name} has changed: its check does not hold")
 
 
-def _append(file: BinaryIO, array: np.ndarray) -> tuple[int, int]:
-    """Write an array; where it begins, and its size."""
-    file.write(bytes(-file.tell() % _PAGE))
-    start, memory = file.tell(), array.view(np.uint8).data
-    file.write(memory)
-    return start, len(memory)
-
-
-def _chunks(start: int, size: int) -> Iterator[tuple[int, int]]:
-    """The chunks of an array, as start and size."""
-    for first in range(start, start + size, _CHUNK):
-        yield first, min(_CHUNK, start + size - first)
-
-
-def _check(path: Path, start: int, size: int) -> int:
-    """The check of a part of a file. Without threads of its own: a program that ends can start none."""
-    with open(path, "rb", buffering=0) as file:
-        file.seek(start)
-        return _check_of(np.frombuffer(file.read(size), np.uint8))
-
-
-def _check_of(chunk: np.ndarray) -> int:
-    """The check of bytes."""
-    words, tail = divmod(len(chunk), 8)
-    last = int.from_bytes(chunk[len(chunk) - tail :].tobytes(), "little")
-    found: int = check_of(int(chunk.ctypes.data), words, last)
-    return found
-
-
-def _side_by_side(call: Callable[[Any], int], parts: Sequence[Any]) -> list[int]:
-    """What is called for each part, on several threads. A program that ends can start none."""
-    if len(parts) < 2 or not threading.main_thread().is_alive():
-        return [call(part) for part in parts]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(call, parts))
-
-
-def _read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+def _read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, int], dict[str, Array]]:
+    """What is described, the sizes of the files with chunks, and the arrays."""
     try:
         found, _, text = path.read_bytes().decode(errors="replace").partition("\n")
     except OSError as error:
         raise damaged(f"its manifest cannot be read: {error}") from error
-    if found != _hash(text):
+    if found != hash_of(text):
         raise damaged("its manifest has changed: its hash does not hold")
     manifest = json.loads(text)
-    places = manifest.pop("arrays")
-    return manifest, {name: Array(start, size, tuple(checks)) for name, (start, size, checks) in places.items()}
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk; systems that cannot open folders keep them in order by themselves."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    if manifest.pop("layout", None) != LAYOUT:
+        raise OperationalError("the snapshot is not used", why="another release of sqlfront has written it")
+    arrays, files, chunk = manifest.pop("arrays"), dict(manifest.pop("files")), manifest.pop("chunk")
+    names = list(files)
+    return (
+        manifest,
+        files,
+        {
+            key: Array(size, chunk, tuple((names[file], start, check) for file, start, check in places))
+            for key, (size, places) in arrays.items()
+        },
+    )

@@ -5,20 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlfront.database.database import SCHEMA
-from sqlfront.define.parts import Part, Parts
-from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.storage.canonical_text import digest
 from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.trigger_sql import delta_sql, table_sql
 from sqlfront.storage.native.native_file import fingerprint_of
-
-if TYPE_CHECKING:
-    from sqlfront.database.database import Database
-    from sqlfront.maintenance.view.maintained_view import MaintainedView
 
 _HERE = Path(__file__).parents[1]
 _HEADER = 1 << 12
@@ -32,8 +27,15 @@ MEANINGS = {
     "change tables": "change tables have been made, altered or dropped since",
 }
 """Why a snapshot is refused, by the part of its key that differs."""
-_WORDING = {"label", "notes", "reason", "witness", "suggestion", "obstacle", "cost", "total", "blocks", "inputs"}
-"""Fields of definitions and plans that only people read: their words change when a query has been stored."""
+_DECLARED = (
+    "SELECT schema_name, table_name, 'column', column_name, data_type, is_nullable FROM duckdb_columns() "
+    "WHERE database_name = ? ORDER BY column_index",
+    "SELECT schema_name, table_name, constraint_text, referenced_table, referenced_column_names "
+    "FROM duckdb_constraints() WHERE database_name = ? ORDER BY ALL",
+    # DuckDB lists collations nowhere but in the table's statement.
+    "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = ? AND contains(sql, 'COLLATE')",
+)
+"""What DuckDB knows of the declarations of tables."""
 
 
 def key_of(path: str, con: Any) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def key_of(path: str, con: Any) -> dict[str, Any]:
         "byteorder": sys.byteorder,
         "file": file_identity(path),
         "rows": settled_rows(con),
+        "declared": declared_tables(con),
         "change tables": digest(tables),
     }
 
@@ -67,6 +70,26 @@ def settled_rows(con: Any) -> dict[str, int | None]:
     return found
 
 
+def declared_tables(con: Any) -> dict[str, str]:
+    """How each captured table is declared, on which plans rest: a hash of its constraints, and of the types and
+    collations of the columns that are captured. Other columns may come, and defaults may change."""
+    [(name,)] = con.execute("SELECT current_database()").fetchall()
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for query in _DECLARED:
+        for schema, table, *fact in con.execute(query, [name]).fetchall():
+            found[schema, table].append(fact)
+    return {
+        str(captured.table): digest(
+            [
+                fact
+                for fact in found[captured.table.schema, captured.table.name]
+                if fact[0] != "column" or fact[1] in captured.columns
+            ]
+        )
+        for captured in setup.booked(con, name)
+    }
+
+
 @functools.cache
 def code_fingerprint() -> str:
     """A hash of the sources of all packages: what words stand for is up to them."""
@@ -85,24 +108,3 @@ def stored_views(con: Any) -> dict[int, str]:
     found = con.execute(f"SELECT * FROM {SCHEMA}.views")
     place = [column[0] for column in found.description].index("scan")
     return {row[place]: digest(row) for row in found.fetchall()}
-
-
-def node_digests(database: Database, view: MaintainedView) -> dict[str, str]:
-    """The nodes of a view, each with a hash of how its rows are defined and planned."""
-    return {node.name: digest(_planned(node), _WORDING) for node in database.engine.nodes_of(view)}
-
-
-def part_digests(parts: Parts) -> dict[str, str]:
-    """As `node_digests`, of parts from which nodes would be made."""
-    planned = {part.name: (part.definition, part.plan) if isinstance(part, Part) else part.rows for part in parts}
-    return {name: digest(one, _WORDING) for name, one in planned.items()}
-
-
-def weights_of(database: Database, view: MaintainedView) -> dict[str, dict[str, float]]:
-    """How often the tables of a view's nodes change, relative to each other, as the nodes have been planned for."""
-    nodes = database.engine.nodes_of(view)
-    return {node.name: dict(node.view.plan.weights) for node in nodes if isinstance(node, TreeNode)}
-
-
-def _planned(node: Node) -> Any:
-    return (node.view.definition, node.view.plan) if isinstance(node, TreeNode) else getattr(node, "rows", None)

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlfront.planner.algebra.to_sql import quoted
 from sqlfront.sql.carets import caret
 from sqlfront.storage.errors import InternalError, NotSupportedError, ProgrammingError
+from sqlfront.storage.sql_text import quote
 
 Plan = Any
 _POSITION = re.compile(r'"query_location(?:_length)?":\d+,?')
@@ -72,7 +72,7 @@ def described(con: Any, query: str, names: Sequence[str], shown: Shown | None = 
     """
     import duckdb
 
-    listed = f" ({', '.join(quoted(name) for name in names)})" if names else ""
+    listed = f" ({', '.join(quote(name) for name in names)})" if names else ""
     try:
         return query_columns(con, f"SELECT * FROM ({query}\n) AS query{listed}")
     except duckdb.Error as error:

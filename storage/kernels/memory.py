@@ -17,6 +17,8 @@ _I32 = ir.IntType(32)
 _I128 = ir.IntType(128)
 MAPPING = ("linux", "darwin")
 """Systems whose files are mapped."""
+_MAP_FIXED = 0x10
+"""MAP_FIXED of mmap on these systems: the address is no hint."""
 SPILLING = ("linux",)
 """Systems with files whose room can be taken beforehand (posix_fallocate)."""
 
@@ -154,18 +156,22 @@ def is_resident(typingctx, address):
 @intrinsic
 def map_file(typingctx, handle, start, size):
     """The address of `size` bytes of an open file, changes to which stay in this process. 0 if the system cannot."""
+def map_file(typingctx, place, handle, start, size):
+    """The address of `size` bytes of an open file, changes to which stay in this process: `place` in the place of other
+    mapped bytes, or any if it is 0. 0 if the system cannot."""
 
     def codegen(context, builder, signature, arguments):
         if sys.platform not in MAPPING:
             return _I64(0)
         function_type = ir.FunctionType(_I64, [_I64, _I64, _I32, _I32, _I32, _I64])
         function = cgutils.get_or_insert_function(builder.module, function_type, "mmap")
-        handle, start, size = arguments
-        access, private = _I32(mmap.PROT_READ | mmap.PROT_WRITE), _I32(mmap.MAP_PRIVATE)
-        address = builder.call(function, [_I64(0), size, access, private, builder.trunc(handle, _I32), start])
+        place, handle, start, size = arguments
+        access, anywhere = _I32(mmap.PROT_READ | mmap.PROT_WRITE), builder.icmp_signed("==", place, _I64(0))
+        kind = builder.select(anywhere, _I32(mmap.MAP_PRIVATE), _I32(mmap.MAP_PRIVATE | _MAP_FIXED))
+        address = builder.call(function, [place, size, access, kind, builder.trunc(handle, _I32), start])
         return builder.select(builder.icmp_signed("==", address, _I64(-1)), _I64(0), address)
 
-    return types.int64(types.int64, types.int64, types.int64), codegen
+    return types.int64(types.int64, types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -13,10 +13,11 @@ from sqlfront.storage.kernels.memory import free, load, store
 from sqlfront.storage.kernels.tables.hashing import mix
 
 
-@kernel("int64(int64,int64,int64)")
-def map_file(handle, start, size):
-    """The address of `size` bytes of an open file from `start`, a page's; 0 if they cannot be mapped."""
-    return memory.map_file(handle, start, size)
+@kernel("int64(int64,int64,int64,int64)")
+def map_file(place, handle, start, size):
+    """The address of `size` bytes of an open file from `start`, a page's: `place`, where mapped bytes give way, or any
+    if it is 0. 0 if they cannot be mapped. Bytes behind the end of the file may be mapped, but not read."""
+    return memory.map_file(place, handle, start, size)
 
 
 @kernel("void(int64,int64)")

@@ -137,7 +137,7 @@ def watch_files(step: Callable[[str, tuple], None]) -> None:
 
         return call
 
-    for name in ("mkdir", "fsync", "rename", "unlink", "rmdir", "write", "ftruncate"):
+    for name in ("mkdir", "fsync", "link", "rename", "unlink", "rmdir", "write", "ftruncate"):
         setattr(os, name, watched(getattr(os, name)))
 
 

@@ -23,9 +23,10 @@ from sqlglot import exp
 import sqlfront
 from sqlfront.binding.query_binder import Bound as BoundQuery
 from sqlfront.cut.view_query import ViewQuery
-from sqlfront.define.build import Bound, Draft
+from sqlfront.define.build import Bound
 from sqlfront.define.ddl import create_view
-from sqlfront.define.parts import Part
+from sqlfront.define.drafts import Draft
+from sqlfront.define.part import Part
 from sqlfront.planner.algebra.terms import Term
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition

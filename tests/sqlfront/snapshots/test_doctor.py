@@ -40,7 +40,7 @@ def test_a_sound_file(path, capsys):
 
 
 def test_a_snapshot_that_is_damaged(path, capsys):
-    [arrays] = snapshot_file.folder_of(path).glob("*/arrays")
+    [arrays] = snapshot_file.folder_of(path).glob("*/arrays-*")
     found = bytearray(arrays.read_bytes())
     found[0] ^= 1
     arrays.write_bytes(found)

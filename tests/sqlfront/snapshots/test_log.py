@@ -19,7 +19,7 @@ import pytest
 
 import sqlfront
 from sqlfront.database import durable
-from sqlfront.snapshots import contents, saving, snapshot_file
+from sqlfront.snapshots import contents, saving, snapshot_file, unfinished
 from sqlfront.snapshots.snapshot_file import LOG
 from sqlfront.storage.outside import epoch_log
 from sqlfront.storage.outside.epoch_log import EpochLog
@@ -318,7 +318,7 @@ def test_what_is_taken_back_is_not_in_the_log(tmp_path):
 
 def test_epochs_while_a_snapshot_is_written_are_in_both_logs(con, path, tmp_path, monkeypatch):
     """Others commit while the arrays go to disk; killed before the new snapshot has its name, and after."""
-    finish = snapshot_file.Unfinished.finish
+    finish = unfinished.Unfinished.finish
     before = manifest(path).parent
 
     def slowly(self, described):
@@ -336,7 +336,7 @@ def test_epochs_while_a_snapshot_is_written_are_in_both_logs(con, path, tmp_path
 
     con.execute("INSERT INTO t VALUES (1, 'x', 1)")
     with monkeypatch.context() as patched:
-        patched.setattr(snapshot_file.Unfinished, "finish", slowly)
+        patched.setattr(unfinished.Unfinished, "finish", slowly)
         saving.save_snapshot(con.session.database)
     assert manifest(path).parent != before
     con.execute("INSERT INTO t VALUES (4, 'after', 1)")

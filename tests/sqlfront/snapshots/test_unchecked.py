@@ -76,12 +76,13 @@ def mapped(path: str) -> list[str]:
 def damage(path: str, names: Collection[str]) -> None:
     """Turn all bits of some arrays: who follows a link in them leaves the memory of the process."""
     file = SnapshotFile(manifest(path).parent)
-    with open(file.folder / "arrays", "r+b") as arrays:
-        for one in (file.arrays[name] for name in names):
-            arrays.seek(one.start)
-            words = arrays.read(one.size)
-            arrays.seek(one.start)
-            arrays.write(bytes(byte ^ 255 for byte in words))
+    for one in (file.arrays[name] for name in names):
+        for _, name, start, size in one.runs():
+            with open(file.folder / name, "r+b") as arrays:
+                arrays.seek(start)
+                words = arrays.read(size)
+                arrays.seek(start)
+                arrays.write(bytes(byte ^ 255 for byte in words))
 
 
 def test_what_nobody_reads_is_not_checked(path, checked, expected):

@@ -355,7 +355,7 @@ class Shifting:
         """Another plan for some view or block."""
         engine = self.con.session.database.engine
         view = self.random.choice(list(engine.views.values()))
-        if not choices.may_change(view) and not (view.observation is not None and view.observation.divides):
+        if not observation.may_change(view) and not (view.observation is not None and view.observation.divides):
             return
         rates = {table: self.random.choice([0, 1, 50]) for table in view.definition.tables}
         options = [(plan, 0.5) for plan in alternative_trees(view.definition, rates)]

@@ -75,7 +75,7 @@ def mapped(table: Table, into: Table, path: Path) -> Table:
     path.write_bytes(content)
     with path.open("rb") as file:
         number = file.fileno()
-        adopt(into, sizes, lambda *_: None, lambda name, size: map_file(number, places[name], size) if size else 0)
+        adopt(into, sizes, lambda *_: None, lambda name, size: map_file(0, number, places[name], size) if size else 0)
     return into
 
 
