@@ -154,8 +154,6 @@ def is_resident(typingctx, address):
 
 
 @intrinsic
-def map_file(typingctx, handle, start, size):
-    """The address of `size` bytes of an open file, changes to which stay in this process. 0 if the system cannot."""
 def map_file(typingctx, place, handle, start, size):
     """The address of `size` bytes of an open file, changes to which stay in this process: `place` in the place of other
     mapped bytes, or any if it is 0. 0 if the system cannot."""
