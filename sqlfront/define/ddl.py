@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.freeze import frozen_tree, with_database
@@ -24,14 +25,17 @@ from sqlfront.database.update_mix import check_updates
 from sqlfront.database.view_time import clocks_of
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
-from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
+from sqlfront.define.build import Bound, bind, bind_stored, build_view, building, draft, orders_of, refusing_depth
+from sqlfront.define.drafts import Draft, fill
 from sqlfront.define.epsilon import OPTIONS, is_adaptive
 from sqlfront.define.epsilon_checks import check_epsilon, refuse_materialized
+from sqlfront.define.following import following
 from sqlfront.define.options import check_options
 from sqlfront.define.part import Part
-from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
+from sqlfront.define.replacing import built_anew, dropping, refuse_circle
 from sqlfront.define.row_errors import null_on_error
 from sqlfront.maintenance.clocks import WALL
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.planner.heavy_light.division import divide
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
@@ -90,7 +94,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         if options.keys() & set(OPTIONS):
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
-        put_in_place(database, con, drafted, bound, old)
+        _put_in_place(database, con, drafted, bound, old)
         warn_of_cost(database, database.views[name.key])
 
 
@@ -127,7 +131,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
             bound = bind_stored(EngineCatalog(database, con), con, unbuilt)
-            put_in_place(database, con, draft(database, unbuilt, bound), bound, unbuilt)
+            _put_in_place(database, con, draft(database, unbuilt, bound), bound, unbuilt)
             return
         entry = database.view(con, name.parts)
         _refuse_passed(database, entry)
@@ -280,6 +284,27 @@ def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
 
 
 # Inside ------------------------------------------------------------------------------------------
+
+
+def _put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, old: StoredView | None) -> None:
+    """Build and store a view, whose query is bound. If it replaces another, the readers of that are built anew over it.
+
+    IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
+    Ctrl-C is looked for between batches of rows and before COMMIT; elsewhere, what is half done would be left behind.
+    """
+    readers = database.dependents(old) if old is not None else []
+    replaced = [*([old] if old is not None else []), *readers]
+    within, own = partial(building, database), database.writer_cursor()
+    with (
+        Uninterrupted() as critical,
+        following(database, con, drafted.view, bound),
+        dropping(database, own, replaced, within=within) as (undo, entries),
+    ):
+        entries.append(fill(database, own, drafted, undo, critical.check))
+        store_view(database, own, entries[0])
+        for reader in readers:
+            entries.append(built_anew(database, own, reader, entries, undo))
+        critical.check()  # A signal since the last batch still undoes everything: COMMIT is the next step.
 
 
 def _frozen(con: Any, query: exp.Expr, catalog: EngineCatalog, definition: Definition) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.database.names import shown
-from sqlfront.define.part import ComputedPart, Part, Parts, renamed
+from sqlfront.define.part import ComputedPart, Part, Parts
+from sqlfront.define.parts import renamed
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.errors import NotSupportedError
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlfront.planner.model.computed_rows import ComputedRows
 from sqlfront.planner.model.heavy_light import EPSILON
@@ -49,11 +48,3 @@ class Part:
 
 
 Parts = list[Part | ComputedPart]
-
-
-def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
-    """The definition and its distinct values with tables called by `names`."""
-    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
-    distinct_sets = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.distinct_sets)
-    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
-    return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=branches)

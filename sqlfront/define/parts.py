@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
 from sqlfront.define.epsilon import epsilon_of
-from sqlfront.define.part import ComputedPart, Part, Parts, renamed
+from sqlfront.define.part import ComputedPart, Part, Parts
 from sqlfront.maintenance.clocks import WALL, clock_relation
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.division import divide
@@ -167,3 +167,11 @@ def plan_definition(definition: Definition, weights: dict[str, float], strategy:
             why=f"each change must find its join with all other tables ready, and that makes {error}",
             hint="leave the option out: strategy = 'auto' stores no join that a tree can do without",
         ) from None
+
+
+def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
+    """The definition and its distinct values with tables called by `names`."""
+    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
+    distinct_sets = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.distinct_sets)
+    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
+    return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=branches)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 from sqlfront.binding.freeze import without_columns
@@ -19,32 +18,37 @@ from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.stored_views import forget_view, store_view
 from sqlfront.database.transactions import transaction
-from sqlfront.define.build import Bound, bind_stored, building, draft
-from sqlfront.define.drafts import Draft, fill
+from sqlfront.define.build import Bound, bind_stored, draft
+from sqlfront.define.drafts import fill
 from sqlfront.define.following import following, unneeded_tables
-from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, IntegrityError, OperationalError, ProgrammingError
 
 
-def put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, old: StoredView | None) -> None:
-    """Build and store a view, whose query is bound. If it replaces another, the readers of that are built anew over it.
-
-    IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
-    Ctrl-C is looked for between batches of rows and before COMMIT; elsewhere, what is half done would be left behind.
-    """
-    readers = database.dependents(old) if old is not None else []
-    replaced = [*([old] if old is not None else []), *readers]
-    within, own = partial(building, database), database.writer_cursor()
-    with (
-        Uninterrupted() as critical,
-        following(database, con, drafted.view, bound),
-        dropping(database, own, replaced, within=within) as (undo, entries),
-    ):
-        entries.append(fill(database, own, drafted, undo, critical.check))
-        store_view(database, own, entries[0])
-        for reader in readers:
-            entries.append(_built_anew(database, own, reader, entries, undo))
-        critical.check()  # A signal since the last batch still undoes everything: COMMIT is the next step.
+def built_anew(
+    database: Database, con: Any, reader: ViewEntry, entries: Sequence[ViewEntry], undo: ExitStack
+) -> ViewEntry:
+    """A view built over those that take the places of what it reads, and stored. The first of them is new."""
+    source = entries[0]
+    present = {name.casefold() for name in source.column_names}
+    read = next((view for view in reader.sources.values() if view.name.key == source.name.key), None)
+    gone = [name for name in read.column_names if name.casefold() not in present] if read is not None else []
+    select, missed = without_columns(reader.select, source.name, gone)
+    if missed:
+        raise _refused(source, reader, f"it has no column {', '.join(missed)} any more")
+    view = StoredView(
+        reader.name, reader.written, select, reader.options, reader.column_names, database.new_scan(), reader.settings
+    )
+    try:
+        with translated(None):
+            bound = bind_stored(EngineCatalog(database, con, entries), con, view)
+            drafted = draft(database, view, bound)
+            with following(database, con, view, bound):
+                entry = fill(database, con, drafted, undo)
+    except Error as error:
+        fewer = f" (it has no column {', '.join(gone)} any more)" if gone else ""
+        raise _refused(source, reader, ": ".join(filter(None, (error.what, error.why))) + fewer) from error
+    store_view(database, con, entry)
+    return entry
 
 
 def refuse_circle(database: Database, old: StoredView, bound: Bound) -> None:
@@ -108,33 +112,6 @@ def _leave(database: Database, views: Sequence[StoredView], entries: Sequence[Vi
         for kept in (database.views, database.unbuilt):
             if kept.get(view.name.key) is view:
                 del kept[view.name.key]
-
-
-def _built_anew(
-    database: Database, con: Any, reader: ViewEntry, entries: Sequence[ViewEntry], undo: ExitStack
-) -> ViewEntry:
-    """A view built over those that take the places of what it reads, and stored. The first of them is new."""
-    source = entries[0]
-    present = {name.casefold() for name in source.column_names}
-    read = next((view for view in reader.sources.values() if view.name.key == source.name.key), None)
-    gone = [name for name in read.column_names if name.casefold() not in present] if read is not None else []
-    select, missed = without_columns(reader.select, source.name, gone)
-    if missed:
-        raise _refused(source, reader, f"it has no column {', '.join(missed)} any more")
-    view = StoredView(
-        reader.name, reader.written, select, reader.options, reader.column_names, database.new_scan(), reader.settings
-    )
-    try:
-        with translated(None):
-            bound = bind_stored(EngineCatalog(database, con, entries), con, view)
-            drafted = draft(database, view, bound)
-            with following(database, con, view, bound):
-                entry = fill(database, con, drafted, undo)
-    except Error as error:
-        fewer = f" (it has no column {', '.join(gone)} any more)" if gone else ""
-        raise _refused(source, reader, ": ".join(filter(None, (error.what, error.why))) + fewer) from error
-    store_view(database, con, entry)
-    return entry
 
 
 def _refused(source: ViewEntry, reader: ViewEntry, why: str) -> IntegrityError:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.names import name_parts
 from sqlfront.define.build import Bound, bind, bind_stored
-from sqlfront.define.part import renamed
+from sqlfront.define.parts import renamed
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.shards.blocks import Blocks
