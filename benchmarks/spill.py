@@ -1,10 +1,11 @@
 """spill: a view in temporary files, in a process with less memory than it takes, beside the same view in memory.
 
-`python -m benchmarks.spill [--keys 3000000] [--batches 60] [--times 3] [--directory DIR] [--scattered]`. A process
-keeps sums by key of events that are not retained. First each key gets an event. Then batches of 10,000 events come,
-90 % of them for a tenth of the keys: the keys that came first, or any (`--scattered`). Before the first event the
-process enters a memory-limited control group. The group has a `times`th part of the state, and what the process takes
-beside the state. The other side has no limit and no spill. At the end the view is compared with sums by numpy.
+`python -m benchmarks.spill [--keys 3000000] [--batches 60] [--warm 0] [--times 3] [--directory DIR] [--scattered]`. A
+process keeps sums by key of events that are not retained. First each key gets an event. Then batches of 10,000 events
+come, 90 % of them for a tenth of the keys: the keys that came first, or any (`--scattered`). The first batches may be
+left out of the figures (`--warm`). Before the first event the process enters a memory-limited control group. The group
+has a `times`th part of the state, and what the process takes beside the state. The other side has no limit and no
+spill. At the end the view is compared with sums by numpy.
 
 *Faults* are waits for a page of 4 KB. Faults, pages read and pages written are counted per event. At the end the disk
 reads and writes pages of a file, 2,000 at a time, without an engine. Linux with control groups, as root.
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=3_000_000)
     parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--warm", type=int, default=0)
     parser.add_argument("--times", type=float, default=3.0)
     parser.add_argument("--directory", default=".")
     parser.add_argument("--scattered", action="store_true")
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{1e6 * pages:.1f} us, and the event in memory {1e6 / memory['changes/s']:.1f} us.",
     ]
     title = f"Sums by {options.keys:,} keys, {options.batches} batches of {BATCH:,} events"
+    title += f" after {options.warm}" if options.warm else ""
     name = "spill_scattered" if options.scattered else "spill"
     harness.report(name, title + (", any keys often" if options.scattered else ""), rows, notes=notes)
 
@@ -94,7 +97,7 @@ def disk(directory: str, writes: bool, count: int = 2000, size: int = 1 << 29) -
 
 def side(options: argparse.Namespace, name: str, limit: int) -> dict[str, Any]:
     """One side in a process of its own."""
-    passed = [f"--{key}={getattr(options, key)}" for key in ("keys", "batches", "directory")]
+    passed = [f"--{key}={getattr(options, key)}" for key in ("keys", "batches", "warm", "directory")]
     passed += ["--scattered"] if options.scattered else []
     command = [sys.executable, "-m", "benchmarks.spill", *passed, f"--side={name}", f"--limit={limit}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -118,7 +121,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     harness.release()
     base = harness.resident()
     with limited(options.limit) if options.limit else nullcontext():
-        used, counts = changed(con, options.keys, options.batches, options.scattered)
+        used, counts = changed(con, options)
         engine, resident = con.session.database.engine, harness.resident()
     found = con.execute("SELECT k, s0 FROM v ORDER BY k").to_arrow_table()
     keys = np.arange(options.keys)
@@ -136,21 +139,24 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def changed(con: Any, keys: int, batches: int, scattered: bool) -> tuple[Counter[str], Any]:
-    """Fill the view and change it; what the changes take, and the number of events of each key."""
+def changed(con: Any, options: argparse.Namespace) -> tuple[Counter[str], Any]:
+    """Fill the view and change it; what the changes take after those that warm up, and the number of events of each
+    key."""
     import numpy as np
 
+    keys = options.keys
     rng, counts, used = np.random.default_rng(1), np.ones(keys, np.int64), Counter[str]()
-    order = rng.permutation(keys) if scattered else np.arange(keys)
+    order = rng.permutation(keys) if options.scattered else np.arange(keys)
     for first in range(0, keys, BATCH):
         con.apply({"t": events(order[first : first + BATCH])})
-    for _ in range(batches):
+    for number in range(options.warm + options.batches):
         often = rng.random(BATCH) < 0.9
         met = np.where(often, rng.integers(0, keys // 10, BATCH), rng.integers(0, keys, BATCH))
         batch, before = events(met), taken()
         con.apply({"t": batch})
-        used.update(taken())
-        used.subtract(before)
+        if number >= options.warm:
+            used.update(taken())
+            used.subtract(before)
         np.add.at(counts, met, 1)
     return used, counts
 

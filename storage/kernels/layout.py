@@ -44,7 +44,10 @@ SPILLED = 1
 # error of the last file that found no room.
 SPILL = 31
 SPILL_PATH, SPILL_PATH_WORDS, SPILL_LEAST, SPILL_ERROR, SPILL_WORDS = range(5)
-HEADER_WORDS = 32
+# A bit for each row of a spilled table: whether it has changed lately (see hot_rows). The address and the number of
+# their words, the one that was cleared last, and the row that was last looked at.
+HOT_BITS, HOT_WORDS, HOT_CLEARED, HOT_HAND = range(32, 36)
+HEADER_WORDS = 36
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2

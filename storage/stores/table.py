@@ -152,8 +152,8 @@ class Table:
     def bytes(self) -> int:
         """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
         h = self.header
-        own = 8 * (h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + at.HEADER_WORDS)
-        return int(own) + sum(group.bytes() for group in self.groups)
+        words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + h[at.HOT_WORDS] + at.HEADER_WORDS
+        return int(8 * words) + sum(group.bytes() for group in self.groups)
 
     def slot_bytes(self) -> int:
         """Bytes of the slots, groups included, which double when they are full."""

@@ -14,11 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import sqlfront
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.table import Table, words_at
 from tests.sqlfront.snapshots.test_snapshots import check_tables
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files are spilled to on Linux")
@@ -62,13 +64,15 @@ def test_random_changes_of_spilled_views(con: sqlfront.Connection, seed: int) ->
     rng, engine = random.Random(str(seed)), con.session.database.engine
     for _ in range(25):
         first = rng.randrange(60)
+        if rng.random() < 0.4:
+            sum(map(evict, tables_of(con)))
         con.execute(
             rng.choice(
                 [
                     insert(range(first, first + rng.randrange(1, 80))),
                     f"INSERT INTO q SELECT i % 60, i / 7 FROM range({first}, {first + 40}) x(i)",
                     f"DELETE FROM r WHERE a % 9 = {first % 9}",
-                    f"UPDATE r SET b = b + 2**62::BIGINT, s = NULL WHERE a = {first}",
+                    f"UPDATE r SET b = b % 1000 + 2**62::BIGINT, s = NULL WHERE a = {first}",
                     f"UPDATE q SET a = a + 1 WHERE a < {first}",
                     f"BEGIN; DELETE FROM r WHERE b < {first}; DELETE FROM q; ROLLBACK",
                 ]
@@ -190,6 +194,10 @@ def test_a_file_is_opened_again_with_a_spill(tmp_path: Path, monkeypatch: pytest
         assert con.session.database.engine.spilled() == 0
 
 
+def tables_of(con: sqlfront.Connection) -> list[Table]:
+    return list({id(table): table for table in con.session.database.engine._all_tables()}.values())
+
+
 def evict(table: Table) -> int:
     """Write a table's spilled arrays, and let the system forget their pages; how many it has forgotten."""
     system, evicted = ctypes.CDLL(None, use_errno=True), 0
@@ -225,8 +233,7 @@ def test_a_batch_waits_for_many_pages_at_a_time(tmp_path: Path, query: str) -> N
         row = "i * 29, 1, 1, 1" if target == "big" else "i * 29, 1"
         change = f"INSERT INTO {target} SELECT {row} FROM range({changed}) t(i)"
         con.execute(change)
-        tables = {id(table): table for table in con.session.database.engine._all_tables()}.values()
-        evicted = sum(map(evict, tables))
+        evicted = sum(map(evict, tables_of(con)))
         if evicted < 500:
             pytest.skip("the file system of the spill keeps its pages in memory")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
@@ -234,3 +241,24 @@ def test_a_batch_waits_for_many_pages_at_a_time(tmp_path: Path, query: str) -> N
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
         assert faults < 0.2 * evicted, (faults, evicted)
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+def test_rows_that_change_often_are_gathered(tmp_path: Path) -> None:
+    """A tenth of the keys, anywhere, changes again and again, beside a few of the others."""
+    rng, keys = random.Random(5), 40_000
+    often = rng.sample(range(keys), keys // 10)
+    with sqlfront.connect(config={"sqlfront_spill": tmp_path, "threads": 1, "sqlfront_progress": False}) as con:
+        con.execute("CREATE CHANGE TABLE big (a BIGINT, b BIGINT) WITH (retain = false)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, sum(b) AS s, sum(b + 1) AS t FROM big GROUP BY a")
+        con.execute(f"INSERT INTO big SELECT i, i FROM range({keys}) t(i)")
+        (table,) = (table for table in tables_of(con) if table.live == keys)
+        for _ in range(16):
+            if sum(map(evict, tables_of(con))) < 200:
+                pytest.skip("the file system of the spill keeps its pages in memory")
+            changed = rng.choices(often, k=1800) + rng.choices(range(keys), k=200)
+            con.apply({"big": pa.table({"a": changed, "b": [1] * 2000, "_weight": [1] * 2000})})
+        rows = words_at(table.header[at.ROWS], table.used * table.width).reshape(table.used, table.width)
+        assert np.isin(rows[: table.used // 4, 0], often).sum() > 0.8 * len(often)
+        check_tables(con)
+        assert con.execute("SELECT count(*), sum(s) FROM v").fetchall() == [(keys, keys * (keys - 1) // 2 + 32_000)]
+        assert con.execute(f"SELECT t - s FROM v WHERE a = {often[0]}").fetchone() > (1,)

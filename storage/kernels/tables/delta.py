@@ -33,6 +33,7 @@ from sqlfront.storage.kernels.layout import (
 from sqlfront.storage.kernels.memory import load, prefetch, product_overflows, realloc, store
 from sqlfront.storage.kernels.tables.hash_table import clear, reserve, upsert
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
+from sqlfront.storage.kernels.tables.hot_rows import gather_hot
 from sqlfront.storage.kernels.tables.limbs import copy_value, multiply
 from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 
@@ -190,7 +191,8 @@ def step_upsert(at, scratch, delta, rows):
         h = hash_words(delta + i * width * 8, keys)
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
-    read_ahead(table, hashes, rows)
+    if read_ahead(table, hashes, rows):
+        gather_hot(table, hashes, rows)
     for x in range(indexes):
         read_ahead(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0), hashes + (1 + x) * rows * 8, rows)
     for i in range(min(_AHEAD, rows)):

@@ -20,17 +20,23 @@ _SOON = 3
 _FEW, _SAMPLE = 8, 64
 
 
-@kernel("void(int64,int64,int64)")
+@kernel("boolean(int64,int64,int64)")
 def read_ahead(table, hashes, count):
-    """Begin to read what look-ups of `count` hashes will touch, as far as the table is spilled and not in memory."""
+    """Begin to read what look-ups of `count` hashes will touch, if the table is spilled and not in memory; whether rows
+    are missing."""
+    missing = False
     if load(table, SPILL) == 0 or count < _FEW:
-        return
+        return missing
     for part in range(2):
+        missing = False
         if load(table, SLOTS_MAPPED if part == 0 else ROWS_MAPPED) & SPILLED != 0:
             for i in range(0, count, max(1, count // _SAMPLE)):
                 if is_resident(touched(table, part, load(hashes, i)) // _PAGE * _PAGE) == 0:
-                    ask(table, part, hashes, count)
+                    missing = True
                     break
+        if missing:
+            ask(table, part, hashes, count)
+    return missing
 
 
 @kernel("void(int64,int64,int64,int64)")
@@ -47,13 +53,20 @@ def ask(table, part, hashes, count):
 @kernel("int64(int64,int64,int64)")
 def touched(table, part, h):
     """The first slot of a hash (part 0), or the row that its slots point to, or else its first slot (part 1)."""
+    row = row_of(table, h) if part == 1 else -1
+    if row < 0:
+        return load(table, SLOTS) + (h & load(table, MASK)) * 8
+    return load(table, ROWS) + row * load(table, WIDTH) * 8
+
+
+@kernel("int64(int64,int64)")
+def row_of(table, h):
+    """The first row with a hash, whatever its key; -1 if there is none."""
     slots = load(table, SLOTS)
     mask = load(table, MASK)
     i = h & mask
-    if part == 0:
-        return slots + i * 8
     slot = load(slots, i)
     while slot != 0 and slot >> 32 != h:
         i = (i + 1) & mask
         slot = load(slots, i)
-    return load(table, ROWS) + ((slot & 0xFFFFFFFF) - 1) * load(table, WIDTH) * 8 if slot != 0 else slots + i * 8
+    return (slot & 0xFFFFFFFF) - 1

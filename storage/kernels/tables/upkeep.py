@@ -9,6 +9,7 @@ from sqlfront.storage.kernels.layout import (
     DIRTY_CAPACITY,
     DIRTY_USED,
     FREE,
+    HOT_WORDS,
     INDEX_ENTRY,
     INDEX_LIST,
     INDEXES,
@@ -39,6 +40,7 @@ from sqlfront.storage.kernels.memory import calloc, free, load, load32, memcpy, 
 from sqlfront.storage.kernels.tables.delta import prefetch_row
 from sqlfront.storage.kernels.tables.hash_table import count_references, find, orders, resize_slots
 from sqlfront.storage.kernels.tables.hashing import hash_places
+from sqlfront.storage.kernels.tables.hot_rows import forget_hot
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
 from sqlfront.storage.kernels.tables.limbs import copy_value, shift_left, sign_of
 from sqlfront.storage.kernels.tables.mapped_memory import free_part
@@ -64,6 +66,7 @@ def destroy(table):
         free(summary_order(table, number))
     free(load(table, SUMMARIES))
     free(load(table, TOUCHED))
+    forget_hot(table)
     free(table)
 
 
@@ -73,6 +76,7 @@ def reset(table):
     free_part(table, SLOTS, SLOTS_MAPPED)
     free_part(table, ROWS, ROWS_MAPPED)
     free(load(table, DIRTY))
+    forget_hot(table)
     store(table, SLOTS, calloc(_SMALLEST, 8))
     store(table, MASK, _SMALLEST - 1)
     for word in (ROWS, CAPACITY, USED, FREE, LIVE, DIRTY, DIRTY_USED, DIRTY_CAPACITY):
@@ -281,6 +285,8 @@ def trim(table):
     unused = load(table, CAPACITY) - rows
     if unused > 0 and (load(table, ROWS_MAPPED) == 0 or unused > rows // 8):  # Out of a mapping, rows are copied.
         resize_rows(table, rows)
+    if load(table, HOT_WORDS) > rows // 32 + 1:
+        forget_hot(table)
     if load(table, DIRTY_CAPACITY) > _FEW and load(table, DIRTY_USED) <= _FEW:
         store(table, DIRTY, realloc(load(table, DIRTY), _FEW * 8))
         store(table, DIRTY_CAPACITY, _FEW)
