@@ -1,19 +1,18 @@
 """Turns of threads: readers give way to a writer.
 
 A thread of short reads keeps Python's lock for its whole interval, 5 ms, and takes the engine's lock again before a
-waiting thread has woken up. A write comes back from DuckDB several times, and would wait each time. So a reader sleeps
-for a moment after each read while somebody writes.
+waiting thread has woken up. A write comes back from DuckDB several times, and would wait each time. So a reader waits
+before each read until nobody writes, or for the time of a small write.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MOMENT = 50e-6
-"""Seconds in which a waiting thread wakes up."""
+_LONGEST = 2e-3
+"""Seconds that a read waits at most: reads go on beside a writer that never rests, and beside a long write."""
 
 
 class Turns:
@@ -21,18 +20,25 @@ class Turns:
 
     def __init__(self) -> None:
         self._writers: set[int] = set()
+        self._idle, self._lock = threading.Event(), threading.Lock()
+        self._idle.set()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Let readers give way to this thread."""
         own = threading.get_ident()
-        self._writers.add(own)
+        with self._lock:
+            self._writers.add(own)
+            self._idle.clear()
         try:
             yield
         finally:
-            self._writers.discard(own)
+            with self._lock:
+                self._writers.discard(own)
+                if not self._writers:
+                    self._idle.set()
 
     def give_way(self) -> None:
         """Let a thread that writes go on before the next read. The engine must not be locked."""
         if self._writers and threading.get_ident() not in self._writers:
-            time.sleep(_MOMENT)
+            self._idle.wait(_LONGEST)

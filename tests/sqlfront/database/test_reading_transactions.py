@@ -199,7 +199,7 @@ def test_a_commit_between_the_last_look_and_duckdbs_snapshot_is_seen(con, monkey
 
 def test_readers_give_way_while_another_thread_writes(con, monkeypatch):
     given, turns = list[float](), con.session.database.turns
-    monkeypatch.setattr("sqlfront.database.running.turns.time.sleep", given.append)
+    monkeypatch.setattr(turns._idle, "wait", given.append)
     con.execute(LOOK_UP).fetchall()
     with turns.writing():
         con.execute(LOOK_UP).fetchall()
