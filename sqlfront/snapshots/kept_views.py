@@ -83,6 +83,9 @@ def follow(database: Database, con: Any, views: Iterable[Described], columns: Ma
 def drafted(database: Database, view: StoredView, described: Described) -> Draft:
     """A view to be filled that a snapshot describes. The engine has the tables and views that it reads."""
     by_scan = {entry.scan: entry for entry in database.views.values()}
+    for scan in described["sources"].values():
+        if scan not in by_scan:
+            raise OperationalError("the snapshot is not used", why=f"it lacks a view that {shown(view.name)} reads")
     sources = {key: by_scan[scan] for key, scan in described["sources"].items()}
     fed = {key: sources[key] for key in described["fed"]}
     parts = [_part(*one) for one in zip(described["nodes"], described["parts"], strict=True)]

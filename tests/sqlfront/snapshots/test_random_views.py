@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sqlfront
-from sqlfront.snapshots import snapshot_file
+from sqlfront.snapshots import chunks, snapshot_file
 from tests.sqlfront.fuzz.replay import Replay
 from tests.sqlfront.snapshots.test_log import killed
 
@@ -54,6 +54,7 @@ def run(seeds: range, path: Path, views: int, epochs: int) -> Counter[str]:
 
 def test_random_views_of_a_file_that_is_reopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", 1)
+    monkeypatch.setattr(chunks, "CHUNK", chunks.PAGE)
     seen = run(range(3, 4), tmp_path, 3, 5)
     assert seen["opened"] == seen["adopted"] > seen["killed"] >= 1
 
@@ -61,6 +62,7 @@ def test_random_views_of_a_file_that_is_reopened(tmp_path: Path, monkeypatch: py
 @pytest.mark.slow
 def test_random_views_of_a_file_that_is_reopened_at_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_file, "_MAPPED_FROM", 1)
+    monkeypatch.setattr(chunks, "CHUNK", chunks.PAGE)
     seen = run(range(500, 560), tmp_path, 8, 12)
     assert seen["opened"] == seen["adopted"] >= 100
     assert seen["killed"] >= 40
