@@ -142,6 +142,11 @@ class Subscription:
         self._finalizer.atexit = False
         self._closed = False
 
+    @property
+    def failure(self) -> Error | None:
+        """Why no more changes come; None while they may. An InterfaceError if the database is closed."""
+        return self._feed.failure
+
     def poll(self, timeout: float = 0.0) -> pa.Table | None:
         """All changes since the last call as one table, after at most `timeout` seconds; None if there are none.
 
@@ -271,8 +276,8 @@ def subscribe(
 class CallbackThread:
     """Calls a function with each change of a subscription, from a thread of its own, until `close`.
 
-    It also ends, and the subscription with it, when the subscription's timeout passes, and when the function or
-    the feed raises: `error` is the exception then.
+    It also ends, and the subscription with it, when the subscription's timeout passes, when the database is closed, and
+    when the function or the feed raises: `error` is the exception then.
     """
 
     def __init__(self, subscription: Subscription, callback: Callable[[pa.Table], None]) -> None:
@@ -310,7 +315,8 @@ class CallbackThread:
                     self._callback(table)
         except Exception as error:
             self.error = error
-            raise
+            if error is not self._subscription.failure or not isinstance(error, InterfaceError):
+                raise  # The thread's traceback is printed: nobody waits for it. That the database is closed is no news.
 
 
 def _now() -> datetime.datetime:

@@ -667,6 +667,19 @@ def test_a_callback_that_raises_ends_its_subscription_only(sums):
     assert sums.session.database.views["main", "v"].feed is None
 
 
+def test_a_callback_thread_ends_quietly_with_the_database(monkeypatch):
+    printed = []
+    monkeypatch.setattr(threading, "excepthook", printed.append)
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE r (a BIGINT)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM r GROUP BY a")
+    thread = con.view("v").subscribe(lambda table: None)
+    con.close()
+    assert thread.wait(30)
+    assert isinstance(thread.error, sqlfront.InterfaceError) and "the database is closed" in str(thread.error)
+    assert printed == []
+
+
 def test_a_callback_thread_ends_after_the_timeout(sums):
     thread = sums.view("v").subscribe(list, timeout=0.1)
     assert thread.wait(30) and thread.error is None
