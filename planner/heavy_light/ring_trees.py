@@ -107,10 +107,18 @@ class RingTrees(Ring):
                 for back in self._paths(i + length, self._size - length, keep=False):
                     closing = self._node(ends, (back, *aside), keep=False) if aside else back
                     for path in self._paths(i, length):
-                        there = self._node(path.variables, (*path.children, *shown))
+                        there = self._once(ends, self._node(path.variables, (*path.children, *shown)))
                         if set(self._by) <= set(there.variables):
-                            top = Node(ends, (closing, replace(there, connex=True)), connex=True)
+                            top = Node(ends, (closing, there), connex=True)
                             yield Candidate(Node((), (top,), connex=True), Reading.ENUMERATED, ends)
+
+    def _once(self, ends: tuple[str, str], path: Node) -> Node:
+        """A path that is enumerated under its ends: without variables that are not put out, so that under each pair of
+        ends a row comes once."""
+        shown = tuple(v for v in path.variables if v in ends or v in self._by)
+        if len(shown) == len(path.variables):
+            return replace(path, connex=True)
+        return Node(shown, (path,), connex=True)
 
     def _edge(self, i: int, keep: bool = True) -> Node:
         hung = self._hung.at_edges.get(i % self._size, ())

@@ -233,6 +233,26 @@ def test_groups_by_columns_that_a_key_determines(by):
         assert len(met) > 12 and maintained.balance.minors
 
 
+def test_light_corners_between_heavy_ones_are_one_group():
+    """b and c are heavy and joined, and have twelve light a in common, all with one k."""
+    with sqlfront.connect() as con:
+        for name, (x, y) in THREE.items():
+            con.execute(f"CREATE TABLE {name} ({x} BIGINT, {y} BIGINT)")
+        con.execute("CREATE TABLE d (a BIGINT PRIMARY KEY, k BIGINT)")
+        query = f"SELECT d.k, count(*) AS n {figure(THREE, 'd a')} GROUP BY d.k"
+        con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.34) AS {query}")
+        con.execute("INSERT INTO d SELECT i, 7 FROM range(12) x(i)")
+        con.execute("INSERT INTO r SELECT i, 100 + j FROM range(12) x(i), range(2) y(j)")
+        con.execute("INSERT INTO t SELECT 200, i FROM range(12) x(i)")
+        con.execute("INSERT INTO s SELECT 100 + j, 200 FROM range(2) y(j)")
+        con.execute("INSERT INTO s SELECT 100 + j, 1000 + i FROM range(2) y(j), range(60) x(i)")
+        part_trees = con.session.database.view(con.session.duck, ["v"]).maintained.balance.part_trees
+        assert [kept.top().table.live for kept in part_trees.enumerated()] == [2]
+        assert con.execute("FROM v").fetchall() == [(7, 24)] and con.view("v").contains((7, 24))
+        con.execute("UPDATE d SET k = 8 WHERE a < 5")
+        assert sorted(con.execute("FROM v").fetchall()) == [(7, 14), (8, 10)]
+
+
 def test_sums_that_cancel_leave_their_rows():
     """A group whose values add up to 0 is there, in shared part trees and in those that are enumerated."""
     for name in ("by a corner", "four by a at 0.34"):

@@ -133,6 +133,7 @@ def test_every_candidate_joins_every_table_once(text):
         (top,) = one.root.children
         shown = next(node for node in top.children if node.connex) if one.ends else top
         assert set(by) <= set(shown.variables)
+        assert not one.ends or set(shown.variables) == {*by, *one.ends}
 
 
 def test_what_hangs_where():
