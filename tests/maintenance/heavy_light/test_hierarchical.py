@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.heavy_light.partition import group_expressions
 from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.hierarchical import hierarchical
@@ -114,6 +115,14 @@ def test_a_tuple_of_all_part_trees_comes_once() -> None:
 def test_a_shared_column_may_be_put_out(query: str) -> None:
     """The values of the centre, of two columns, are heavy together; the columns come in another order in each table."""
     assert stream(Kept({"r": "abc", "s": "dba"}, [query.format(under=UNDER)], [0.1, 0.3]), query, 10, 4) > 0
+
+
+def test_the_columns_of_a_key_come_in_one_order() -> None:
+    """However a table lists them: values that are heavy in several tables are compared."""
+    definition = parse_definition("R(a,b,c), S(d,b,a) -> c d")
+    union = find_union(definition, plan_view(definition))
+    assert union is not None
+    assert {tuple(group_expressions(edge, definition)) for edge in union.edges} == {(("a", "b"),)}
 
 
 def values(rng: random.Random, size: int) -> str:
