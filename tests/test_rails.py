@@ -31,7 +31,7 @@ PANDAS = {"_mgr"}
 STRATEGY_FIELDS = {
     "covers": {"planner/model/heavy_light.py"},
     "union": {"planner/model/plan.py", "sqlfront/define/epsilon_checks.py", "sqlfront/explain/heavy.py"},
-    "is_divided": {"maintenance/tree/view_tree.py"},
+    "is_divided": {"maintenance/tree/view_tree.py", "planner/model/plan.py"},
     "rows_in": {
         "planner/model/plan.py", "planner/passes/merging.py", "maintenance/tree/view_tree.py",
         "maintenance/output/reading.py",
