@@ -50,7 +50,7 @@ def gather_hot(table, hashes, count):
         store(table, HOT_WORDS, used // 32 + 1)  # The table may double before there are more.
         store(table, HOT_BITS, calloc(used // 32 + 1, 8))
     bits = load(table, HOT_BITS)
-    clear_some(table, used // 64 + 1, count // _CHANGES + 1)
+    clear_some(table, (used + 63) // 64, count // _CHANGES + 1)
     for i in range(count):
         h = load(hashes, i)
         row = row_of(table, h)

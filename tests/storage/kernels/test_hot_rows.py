@@ -76,6 +76,20 @@ def test_rows_that_others_name_by_number_stay() -> None:
     assert [first_keys(one, 400) == keys for one, keys in zip(tables, before, strict=True)] == [True, True, False]
 
 
+def test_nothing_behind_the_bits_is_cleared() -> None:
+    """Of a table that has a row for each bit."""
+    machine, table = Machine(), Table(1, 1)
+    upsert(machine, table, [(key, 1) for key in range(64)], 1)
+    gather(table, [(1,)])
+    words = int(table.header[at.HOT_WORDS])
+    upsert(machine, table, [(key, 1) for key in range(64, 64 * words)], 1)
+    behind = words_at(int(table.header[at.HOT_BITS]) + 8 * words, 1)
+    before = int(behind[0])
+    gather(table, [(key,) for key in range(64 * words)])
+    after, behind[0] = int(behind[0]), before
+    assert (after, table.header[at.HOT_WORDS]) == (before, words)
+
+
 def test_the_bits_are_counted_and_given_back() -> None:
     machine, table = Machine(), Table(1, 1)
     upsert(machine, table, [(key, 1) for key in range(20_000)], 1)
