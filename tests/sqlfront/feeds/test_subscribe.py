@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import duckdb
@@ -715,9 +716,12 @@ def told_by(table: pa.Table) -> list[tuple]:
     return [(a, int(b), *rest) for a, b, *rest in rows]
 
 
-def test_ctrl_c_interrupts_waiting_and_nothing_else(sums):
+def test_ctrl_c_interrupts_waiting_and_nothing_else(sums, request):
     import signal
 
+    # A program that a shell has started in the background ignores it.
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with sums.view("v").subscribe() as feed:
         timer = threading.Timer(0.3, signal.pthread_kill, [threading.get_ident(), signal.SIGINT])
         timer.start()
