@@ -56,11 +56,17 @@ def divide(definition: Definition, plan: Plan, epsilon: float, options: Mapping[
         plan, strategy=strategy.name(epsilon), cost=orders[0].cost if ranked else cost,
         union=union, root=union.root, free=union.enumerated(plan.free),
         reason=strategy.reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
-        rows_in=RowsIn.RANKED_TREE if ranked else RowsIn.TREE, suggestion=None if projected else plan.suggestion,
+        rows_in=RowsIn.RANKED_TREE if ranked else RowsIn.TREE, suggestion=None if projected else _left(plan.suggestion),
         variables_added=() if projected else plan.variables_added,
     )  # fmt: skip
     distinct_sets = iter(plan.distinct_sets)
     return add_distinct_sets(changed, definition, lambda _: next(distinct_sets))
+
+
+def _left(suggestion: str | None) -> str | None:
+    """The offers for a plan's one tree that are left when the plan is divided: those without epsilon."""
+    offers = (suggestion or "").split("; or ")
+    return "; or ".join(offer for offer in offers if "epsilon" not in offer) or None
 
 
 def _divides(union: Union, plan: Plan, options: Mapping[str, Any]) -> bool:

@@ -116,9 +116,10 @@ def _suggest(definition: Definition, edges: Edges, cycle: Cycle, found: Decompos
 
 
 def _is_long_ring(definition: Definition) -> bool:
-    """Whether the query is a sum over a ring of five or six, or all its rows."""
+    """Whether the query is a sum over a ring of five or six, or all its rows. Sets of distinct values are not divided:
+    with them a change costs as much as before."""
     size = len(definition.atoms)
-    if size not in (5, 6):
+    if size not in (5, 6) or definition.distinct_sets:
         return False
     if definition.free:
         return listed_ring(definition, definition.free, size) is not None

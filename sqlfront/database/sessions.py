@@ -101,11 +101,11 @@ class Session:
         self.check_open()
         if writes:
             self.database.unseen.add(id(self))
-        self._end_served()
         if self.transaction is not None:
             self.transaction.look()
         if self.has_result:
             self.end_result()
+        self._end_served()
         if self.revision != self.database.revision:
             self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
             with self.database.lock, Uninterrupted():
@@ -319,12 +319,14 @@ class Session:
         return list(self._streams or ())
 
     def end_result(self) -> None:
-        """Let go of a result that may not have been read to its end. Another thread may be reading its rest."""
+        """Let go of a result that may not have been read to its end. Another thread may be reading its rest, which is
+        served then: it goes, too, or the next statement's fetch would get it."""
         with self.held_reading() if self._reads_on else nullcontext():  # Its scans go on until they are told.
             self._end_streams()
             self.duck.abort()
             if self._reads_on:
                 self.database.engine.readers.discard(self)
+            self._end_served()
             self._reads_on, self._lost = False, None
             self.has_result, self.again, self.unread = False, None, None
 

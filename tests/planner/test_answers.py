@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.heavy_light.division import divide
 from sqlfront.planner.model.bound import CONSTANT_BOUND
 from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import DistinctValues, LeafColumn
@@ -146,6 +147,22 @@ def test_dividing_or_storing_is_offered_where_a_change_is_more_than_linear(query
     plan = _plan(query)
     assert str(plan.cost.update) == "O(N^2)"
     assert plan.suggestion == "; or ".join(offers)
+
+
+def test_a_divided_view_is_not_offered_the_division_again() -> None:
+    definition = parse_definition("r(a,b), s(b,c), t(c,d), u(d,e), v(e,a) -> [group]")
+    plan = plan_view(definition)
+    assert isinstance(plan, Plan)
+    divided = divide(definition, plan, 0.5, {"epsilon": 0.5})
+    assert str(divided.cost.update) == "O(N) amortised" and divided.suggestion == STORE
+
+
+def test_division_is_not_offered_where_distinct_values_are_kept_undivided() -> None:
+    definition = parse_definition("r(a,b), s(b,c), t(c,d), u(d,e), v(e,a) -> [group]")
+    values = DistinctValues(replace(definition, free=("a",)), (), ("a",), ordered=True, label="a")
+    plan = plan_view(replace(definition, distinct_sets=(values,)))
+    assert isinstance(plan, Plan)
+    assert plan.suggestion == STORE and str(plan.stated_cost.update).startswith("O(N^2 + ")
 
 
 def test_loomis_whitney_is_named_as_a_clique() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -140,3 +141,19 @@ print(sorted(con.execute("SELECT * FROM a JOIN b USING (x)").fetchall()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[(1, 3, 5), (2, 4, 6)]\n", done.stderr
+
+
+@pytest.mark.parametrize("fetch", [lambda cursor: cursor.fetchmany(1), lambda cursor: cursor.fetchall()])
+def test_what_an_epoch_holds_of_a_result_is_not_the_next_statements(con, monkeypatch, fetch):
+    """The next statement waits for the lock while an epoch reads the rest of the result before."""
+    con.execute("CREATE MATERIALIZED VIEW large AS SELECT k, x FROM a; INSERT INTO a SELECT i, i FROM range(5000) r(i)")
+    cursor, waits, lock = con.cursor(), threading.Event(), con.session.database.lock
+    fetch(cursor.execute("FROM large"))
+    held_reading = cursor.session.held_reading
+    monkeypatch.setattr(cursor.session, "held_reading", lambda: (waits.set(), held_reading())[1])
+    with ThreadPoolExecutor(1) as pool:
+        with lock:
+            result = pool.submit(lambda: cursor.execute("FROM large").fetchall())
+            assert waits.wait(10)
+            con.session.database.engine.readers.finish()
+        assert len(result.result(10)) == 5000
