@@ -39,7 +39,12 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """A value does not fit: out of range, wrong type, a sum beyond its result type."""
+    """A value does not fit: out of range, wrong type, a sum beyond its result type.
+
+    `views` are the materialized views that cannot take a row, where they are known.
+    """
+
+    views: frozenset[str] = frozenset()
 
 
 class OperationalError(DatabaseError):

@@ -55,7 +55,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
         users = {view_of(user) for store in _needing(relation, item, row) for user in store.users if user}
         views = ", ".join(sorted(users))
         name = view_of(relation.name)
-        return DataError(
+        told = DataError(
             f"materialized view {views} cannot take a row of {name}"
             if views
             else f"a row of {name} is impossible here",
@@ -63,6 +63,8 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
             why=found.why if found.what.startswith("a computed column") else f"{found.what}: {found.why}",
             hint=_WAYS_OUT["predicate" if item.kind == "predicate" else "value"],
         )
+        told.views = frozenset(users)
+        return told
     return error
 
 

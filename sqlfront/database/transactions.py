@@ -19,7 +19,7 @@ from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.pinned import Snapshot, for_a_read
 from sqlfront.database.user_settings import lossless, restore
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.storage.errors import Error, OperationalError
+from sqlfront.storage.errors import DataError, Error, OperationalError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -372,7 +372,7 @@ def check_all(database: Database) -> None:
 def catch_up(database: Database) -> None:
     """Take in what writers that bypassed us have committed, as one epoch, in a transaction of its own.
 
-    Views that cannot follow, because the triggers are gone or a change does not fit, are given up: reading them
+    Views that cannot follow, because the triggers are gone or they cannot take a row, are given up: reading them
     raises. One query when nobody has bypassed us.
     """
     if not database.capture.tables():
@@ -394,16 +394,33 @@ def catch_up(database: Database) -> None:
 
 
 def _take_foreign(database: Database, con: Any) -> None:
-    applied = None
     with transaction(con) as undo:
         changes = captured(database, con, own=False, consume=True)
-        try:
-            applied = database.engine.apply(changes)
+        applied = _apply_foreign(database, changes)
+        if applied is not None:
             undo.callback(database.engine.undo, applied)
             log_epoch(database, undo, {name: (one.rows, one.weights) for name, one in changes.items()})
-        except Error as error:
-            for entry in [entry for entry in database.views.values() if entry.tables & set(changes)]:
-                database.give_up(entry, f"changes made past sqlfront do not fit: {error.what}")
     if applied is not None:
         database.engine.commit(applied)
         database.note_epoch()
+
+
+def _apply_foreign(database: Database, changes: Mapping[str, Change]) -> Applied | None:
+    """Apply the changes of tables. Views that cannot take them are given up, all that read the tables if it is not
+    known which; None if nothing is left that reads them."""
+    from sqlfront.maintenance.relation.bad_rows import view_of
+
+    while left := {name: change for name, change in changes.items() if name in database.engine.relations}:
+        try:
+            return database.engine.apply(left)
+        except Error as error:
+            followed = [entry for entry in database.views.values() if not entry.maintained.broken]
+            readers = [entry for entry in followed if entry.tables & set(left)]
+            named = error.views if isinstance(error, DataError) else frozenset()
+            failing = [entry for entry in readers if view_of(entry.maintained.name) in named] or readers
+            if not failing:
+                raise
+            where = f", {' '.join(error.where.split())}" if error.where else ""
+            for entry in failing:
+                database.give_up(entry, f"changes made past sqlfront do not fit: {error.what}{where}")
+    return None
