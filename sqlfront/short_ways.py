@@ -34,8 +34,7 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
 
     write = short_writes.write_many if many else short_writes.write_shortly
     if kind == "query":
-        session.database.turns.give_way()
-        with translated(session.reading_error):
+        with session.database.turns.reading(), translated(session.reading_error):
             return short_reads.read_shortly(session, text, params)
     check_all(session.database)
     with session.database.turns.writing(), translated(session.reading_error):

@@ -319,8 +319,7 @@ class Session:
         return list(self._streams or ())
 
     def end_result(self) -> None:
-        """Let go of a result that may not have been read to its end. Another thread may be reading its rest, which is
-        served then: it goes, too, or the next statement's fetch would get it."""
+        """Let go of a result that may not have been read to its end, and of a rest that another thread has read."""
         with self.held_reading() if self._reads_on else nullcontext():  # Its scans go on until they are told.
             self._end_streams()
             self.duck.abort()

@@ -1,8 +1,8 @@
 """Turns of threads: readers give way to a writer.
 
 A thread of short reads keeps Python's lock for its whole interval, 5 ms, and takes the engine's lock again before a
-waiting thread has woken up. A write comes back from DuckDB several times, and would wait each time. So a reader waits
-before each read until nobody writes, or for the time of a small write.
+waiting thread has woken up. A write comes back from DuckDB several times, and would wait each time. So before a read a
+thread waits until nobody writes, or for the time of a small write; and few threads read at a time beside a writer.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_LONGEST = 2e-3
-"""Seconds that a read waits at most: reads go on beside a writer that never rests, and beside a long write."""
+_LONGEST = 1.2e-3
+"""Seconds that a read waits for its turn, and for the writer: reads go on beside a writer that never rests."""
+_READERS = 2
+"""Threads that read at a time beside a writer."""
 
 
 class Turns:
@@ -20,7 +22,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._writers: set[int] = set()
-        self._idle, self._lock = threading.Event(), threading.Lock()
+        self._idle, self._lock, self._readers = threading.Event(), threading.Lock(), threading.Semaphore(_READERS)
         self._idle.set()
 
     @contextmanager
@@ -38,7 +40,16 @@ class Turns:
                 if not self._writers:
                     self._idle.set()
 
-    def give_way(self) -> None:
-        """Let a thread that writes go on before the next read. The engine must not be locked."""
-        if self._writers and threading.get_ident() not in self._writers:
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let a thread that writes go on before a read. The engine must not be locked."""
+        if not self._writers or threading.get_ident() in self._writers:
+            yield
+            return
+        taken = self._readers.acquire(timeout=_LONGEST)
+        try:
             self._idle.wait(_LONGEST)
+            yield
+        finally:
+            if taken:
+                self._readers.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,17 @@ def test_readers_give_way_while_another_thread_writes(con, monkeypatch):
         assert len(given) == 1
     con.execute(LOOK_UP).fetchall()
     assert len(given) == 1
+
+
+def test_reads_beside_a_writer_go_on_where_others_have_all_turns(con):
+    turns = con.session.database.turns
+    with turns.writing(), ExitStack() as others:
+        for _ in range(4):
+            reader = threading.Thread(target=lambda: others.enter_context(turns.reading()))
+            reader.start()
+            reader.join()
+        found = []
+        reader = threading.Thread(target=lambda: found.append(con.cursor().execute(LOOK_UP).fetchall()))
+        reader.start()
+        reader.join()
+    assert found == [con.execute(LOOK_UP).fetchall()]
