@@ -171,7 +171,7 @@ def _leading(view: MaintainedView, limit: Limit) -> list[str]:
 def _batches(
     view: MaintainedView, names: Sequence[str] | None = None
 ) -> Iterator[tuple[RowSource, int, np.ndarray | None]]:
-    """The rows of a view in batches, of which these columns are asked for: how many, and which copies a bag has."""
+    """Batches of a view with these columns, or all: the number of rows, and the places of a bag's copies."""
     walk = read(view, None, *needed(view, names))
     while rows := walk.next(BATCH):
         yield walk, rows, copies_of(view, walk, rows)
