@@ -63,19 +63,25 @@ def hubs(edges: int) -> np.ndarray:
     return rng.permutation(pairs)[:edges]
 
 
-def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
-    """A view over the edges, read and changed; all of it in steps but for the seconds."""
+def filled(con: Any, edges: np.ndarray, query: str, epsilon: float | None) -> Any:
+    """A view of the query over the edges, as the engine has it."""
     import pyarrow as pa
 
+    con.execute("CREATE CHANGE TABLE e (a BIGINT, b BIGINT) WITH (retain = false)")
+    given = f"WITH (epsilon = {epsilon}) " if epsilon is not None else ""
+    con.execute(f"CREATE MATERIALIZED VIEW v {given}AS {query}")
+    con.apply({"e": pa.table({"a": edges[:, 0].copy(), "b": edges[:, 1].copy()})})
+    [view] = con.session.database.engine.views.values()
+    return view
+
+
+def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
+    """A view over the edges, read and changed; all of it in steps but for the seconds."""
     import sqlfront
     from sqlfront.maintenance.ranked.cursor import RankedWalk
 
     with sqlfront.connect(":memory:") as con:
-        con.execute("CREATE CHANGE TABLE e (a BIGINT, b BIGINT) WITH (retain = false)")
-        given = f"WITH (epsilon = {epsilon}) " if epsilon is not None else ""
-        con.execute(f"CREATE MATERIALIZED VIEW v {given}AS {QUERY}")
-        con.apply({"e": pa.table({"a": edges[:, 0].copy(), "b": edges[:, 1].copy()})})
-        [view] = con.session.database.engine.views.values()
+        view = filled(con, edges, QUERY, epsilon)
         part_trees = view.balance.part_trees.trees if view.balance is not None else []
         stored = sum(
             table.live for part_tree in part_trees for table in (one.table for one in part_tree.tree.stored_inner())
@@ -102,17 +108,11 @@ def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
 
 def measured_whole(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
     """A view of all rows, read and changed; all of it in steps but for the seconds."""
-    import pyarrow as pa
-
     import sqlfront
     from sqlfront.maintenance.output.reading import read
 
     with sqlfront.connect(":memory:") as con:
-        con.execute("CREATE CHANGE TABLE e (a BIGINT, b BIGINT) WITH (retain = false)")
-        given = f"WITH (epsilon = {epsilon}) " if epsilon is not None else ""
-        con.execute(f"CREATE MATERIALIZED VIEW v {given}AS {WHOLE}")
-        con.apply({"e": pa.table({"a": edges[:, 0].copy(), "b": edges[:, 1].copy()})})
-        [view] = con.session.database.engine.views.values()
+        view = filled(con, edges, WHOLE, epsilon)
         start = time.perf_counter()
         count = con.execute("FROM v").to_arrow_table().num_rows
         seconds = time.perf_counter() - start
