@@ -313,11 +313,11 @@ def netted_rows(item: Encoded) -> int:
         *words, counts = map(np.ascontiguousarray, item.keep[: item.rows].T)
         return len(net([pa.array(word) for word in words], counts)[0])
     columns = dict(zip(map(str.casefold, batch.schema.names), batch.columns, strict=True))
-    own = columns.pop("_weight", None) if item.weights is None else None
     weights = item.weights
     if weights is None:
+        own = columns.get("_weight") if len(columns) > len(item.relation.columns) else None
         weights = np.ones(item.rows, np.int64) if own is None else own.to_numpy()
-    return len(net(list(columns.values()), weights)[0])
+    return len(net([columns[column.name.casefold()] for column in item.relation.columns], weights)[0])
 
 
 def is_load(rows: int, before: int) -> bool:

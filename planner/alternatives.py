@@ -6,14 +6,19 @@ knows the data has, such as the sizes of groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
 
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
 MOST_TABLES, MOST_ATOMS = 6, 8
 """So many tables are taken, by turns, for the one that changes most; in joins of more atoms one: searches take long."""
+
+MOST_ORDERED = 4
+"""A bag of more tables has each of them first, and the others in their order."""
 
 _HOT = 1000.0
 """How many times as often as all others together a table changes then."""
@@ -33,3 +38,30 @@ def alternative_trees(definition: Definition, rates: Mapping[str, float]) -> lis
         found.setdefault((plan.root, plan.free, *(one.root for one in plan.distinct_sets)), plan)
     first, *others = found.values()
     return [first, *(plan for plan in others if (plan.cost, plan.total) == (first.cost, first.total))]
+
+
+def join_orders(plan: Plan) -> Iterator[Plan]:
+    """The plan with the tables of one bag in other orders.
+
+    A change of one of them is joined with those first that bind the fewest columns, and of these with the first in
+    order: whoever knows the sizes of groups knows which of them have few rows.
+    """
+    for root in _ordered(plan.root):
+        yield replace(plan, root=root)
+
+
+def _ordered(node: Node) -> Iterator[Node]:
+    """The node with the children of one bag in other orders."""
+    children = node.children
+    if node.is_bag and len(children) > 2:
+        yield from (replace(node, children=order) for order in _orders(children) if order != children)
+    for place, child in enumerate(children):
+        for other in _ordered(child):
+            yield replace(node, children=(*children[:place], other, *children[place + 1 :]))
+
+
+def _orders(children: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    if len(children) <= MOST_ORDERED:
+        yield from permutations(children)
+    else:
+        yield from ((first, *(one for one in children if one is not first)) for first in children)

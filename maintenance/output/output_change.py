@@ -140,6 +140,8 @@ def is_straight(view: MaintainedView, evaluate: Evaluate) -> bool:
     """Whether each of a view's columns is a raw column or a constant, so that none is computed when it is read."""
     import pyarrow as pa
 
+    if shown_places(view.definition) is None:
+        return False
     sql_schema(view, evaluate)
     return _straight(view, pa.Table.from_batches([], schema(view))) is not None
 

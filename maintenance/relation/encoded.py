@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Encoded:
     """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
 
-    `given` and `weights` are what was encoded (None: a few rows; and the weights that `given` has, or 1).
+    `given` and `weights` are what was encoded (None: a few rows; and the weights that `given` has, or 1). Where there
+    are `weights`, `given` may have a column of the kinds of changes besides the relation's.
     """
 
     __slots__ = ("address", "given", "keep", "programs", "relation", "rows", "weights")

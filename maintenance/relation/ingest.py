@@ -45,7 +45,7 @@ class Ingest:
         self._columns: list[tuple[int, int, int, int, int, int]] = []
         self._dictionaries: list[Dictionary] = []
         self._weighted = False
-        self._kind_column: str | None = None
+        self._has_kinds = False
         self._buffer = np.empty(0, np.int64)
         self._address = 0
 
@@ -107,8 +107,7 @@ class Ingest:
         for dictionary in self._dictionaries:
             dictionary.note_encoded(rows)
         weights = None
-        if self._kind_column is not None:
-            data = data.drop_columns([self._kind_column])
+        if self._has_kinds:
             weights = self._buffer[: rows * width].reshape(rows, width)[:, -1].copy()
         return Encoded(self.relation, self.programs, self._address, rows, self._buffer, data, weights)
 
@@ -151,7 +150,7 @@ class Ingest:
                 state = item.codec.dictionary.state
             rows.append((number, item.place, size + text, int(column.not_null), state, 0))
         self._dictionaries, self._weighted = dictionaries, bool(control)
-        self._kind_column = schema.names[names.index("_change_type")] if "_change_type" in names else None
+        self._has_kinds = "_change_type" in control
         self._columns, self._read = rows, [number for number, *_ in rows]
         self._plan = np.array([(child, *row[1:]) for child, row in enumerate(rows)], np.int64)
         self._plan_address = self._plan.ctypes.data

@@ -70,7 +70,7 @@ def join_rank(view: View, bound: frozenset[str], parent: View) -> tuple[bool, bo
     shared, fresh = bound & set(view.link), set(view.link) - bound
     named = fresh <= set(parent.node.variables)
     waits = view.presence != "required"
-    return not waits, not fresh, named, bool(shared), -len(fresh) if parent.is_bag else 0, len(shared)
+    return not waits, not fresh, named, bool(shared), -len(fresh) if parent.node.is_bag else 0, len(shared)
 
 
 def is_lower(test: Comparison, variables: Set[str]) -> bool:

@@ -40,7 +40,13 @@ def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
         return None
     parents = {id(leaf.parent): leaf.parent for leaf in tree.leaves.values()}
     bag = next(iter(parents.values()))
-    if len(parents) > 1 or bag is None or not bag.is_bag or len(tree.stored_inner()) > 1 or tree.output is not None:
+    if (
+        len(parents) > 1
+        or bag is None
+        or not bag.node.is_bag
+        or len(tree.stored_inner()) > 1
+        or tree.output is not None
+    ):
         return None
     rotations = list(_automorphisms(definition))
     names = [atom.name for atom in definition.atoms]

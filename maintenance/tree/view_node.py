@@ -67,11 +67,6 @@ class View:
         whole = self.full or self.node.connex or self.node.atom is not None
         return self.node.variables if whole else self.link
 
-    @property
-    def is_bag(self) -> bool:
-        """Whether no child holds all of the node's variables."""
-        return not any(set(self.node.variables) <= set(child.node.variables) for child in self.children)
-
     def ancestors(self) -> Iterator[View]:
         view = self.parent
         while view is not None:

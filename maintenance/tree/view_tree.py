@@ -269,7 +269,7 @@ class Tree:
             if summed is not None:
                 steps.append(summed)
             else:
-                partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
+                partners = self._partners(sibling, order[place + 1 :], bound) if parent.node.is_bag else ()
                 listing = Step(sibling, "members", self.ordered(sibling, bound), True, partners)
                 steps.append(self.within_bounds(listing, bound))
             known = bound | set(sibling.link) if steps[-1].binds else bound

@@ -16,7 +16,7 @@ from sqlfront.maintenance.view.observation import Window, rates_of, rows_read
 from sqlfront.maintenance.view.prediction import predict, predicted_mean
 from sqlfront.maintenance.view.sizes import PROFILES, EstimatedSizes, Measured, Profile
 from sqlfront.maintenance.view.unbuilt import unbuilt_view
-from sqlfront.planner.alternatives import alternative_trees
+from sqlfront.planner.alternatives import alternative_trees, join_orders
 from sqlfront.planner.heavy_light.division import divide_unasked
 from sqlfront.planner.model.plan import Plan
 from sqlfront.storage.codecs.encoding import Dictionaries
@@ -120,6 +120,7 @@ def _better_tree(view: MaintainedView, prices: _Prices, mix: Mapping[str, float]
         plan for plan in alternative_trees(view.definition, mix) if (plan.cost, plan.total) == (own.cost, own.total)
     ]
     plan = min(plans, key=prices.of, default=own)
+    plan = min((plan, *join_orders(plan)), key=prices.of)
     now, steps = prices.of(own), prices.of(plan)
     if steps * GAIN > now:
         return None

@@ -52,7 +52,7 @@ def _climb(chain: tuple[Node, ...]) -> Iterator[Listing]:
             atoms |= _atoms(sibling)
             if _link(sibling, parent) <= bound:
                 continue
-            for other in order[place + 1 :] if _is_bag(parent) else ():
+            for other in order[place + 1 :] if parent.is_bag else ():
                 if _listed(other, parent) - bound == fresh and bound.intersection(other.variables):
                     atoms |= _atoms(other)
             known |= fresh
@@ -74,7 +74,7 @@ def _join_order(parent: Node, source: Node) -> list[Node]:
 
 def _rank(node: Node, parent: Node, bound: frozenset[str]) -> tuple[bool, bool, bool, int, int]:
     shared, fresh = _link(node, parent) & bound, _link(node, parent) - bound
-    binds = -len(fresh) if _is_bag(parent) else 0
+    binds = -len(fresh) if parent.is_bag else 0
     return not fresh, fresh <= set(parent.variables), bool(shared), binds, len(shared)
 
 
@@ -85,10 +85,6 @@ def _link(node: Node, parent: Node) -> frozenset[str]:
 def _listed(node: Node, parent: Node) -> frozenset[str]:
     """The variables of a row where rows are listed."""
     return frozenset(node.variables) if node.connex or node.atom is not None else _link(node, parent)
-
-
-def _is_bag(node: Node) -> bool:
-    return not any(set(node.variables) <= set(child.variables) for child in node.children)
 
 
 def _atoms(node: Node) -> frozenset[str]:

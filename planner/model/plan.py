@@ -58,6 +58,11 @@ class Node:
         """Whether this is a leaf of a ranked tree that has the rows of a bag."""
         return not self.children and self.atom is None and self.filters is None
 
+    @property
+    def is_bag(self) -> bool:
+        """Whether no child holds all of the node's variables."""
+        return not any(set(self.variables) <= set(child.variables) for child in self.children)
+
 
 def needed(node: Node) -> frozenset[str]:
     """The variables that the join of a node's children is over: its own, and those that it compares."""

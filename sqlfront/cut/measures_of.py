@@ -97,6 +97,7 @@ class Aggregates:
         self._expander = Expander(con, core, leaves.never_null, notes)
         self._measures = Measures(leaves, self._expander.first_atom)
         self._raw: dict[object, RawColumn] = {}
+        self._counted: dict[str, RawColumn] = {}
         self._ordered = OverOrdered(con, kept, self._add, self._is_simple)
 
     @property
@@ -124,7 +125,10 @@ class Aggregates:
         known = self._raw.get(same)
         if known is None:
             known = self._raw[same] = self._bind(aggregate)
-        return cast(named(known.name, known.type), aggregate.column.type)
+        found = cast(named(known.name, known.type), aggregate.column.type)
+        if (rows := self._counted.get(known.name)) is None:
+            return found
+        return call("CASE WHEN {0} > 0 THEN {1} END", aggregate.column.type, named(rows.name, rows.type), found)
 
     def _add(self, kind: Any, type_: str, **fields: Any) -> RawColumn:
         """A raw column of kept values; equal ones are one."""
@@ -172,9 +176,12 @@ class Aggregates:
         rows: Polynomial = ONE
         if aggregate.arguments:
             rows = self._expander.presence(aggregate.arguments[0])
-        rows = self._filtered(aggregate, rows)
+        return self._column(aggregate, "count", terms=self._counts(self._filtered(aggregate, rows)))
+
+    def _counts(self, rows: Polynomial) -> tuple[tuple[int, int], ...]:
+        """The terms of a number of rows."""
         terms = tuple((int(one.coefficient), self._measures.measure(one, in_full)) for one in rows)
-        return self._column(aggregate, "count", terms=terms or ((0, self.count_rows()),))
+        return terms or ((0, self.count_rows()),)
 
     def _sum(self, aggregate: Aggregated, kind: str) -> RawColumn:
         argument_type = aggregate.arguments[0].type
@@ -182,11 +189,12 @@ class Aggregates:
         floating = is_floating(argument_type)
         value, presence = self._expander.expand(argument, floating)
         value, presence = self._filtered(aggregate, value), self._filtered(aggregate, presence)
-        present = self._presence(presence, aggregate)
+        counted = self._add("count", "BIGINT", terms=self._counts(presence)) if kind == "sum" and presence[1:] else None
+        present = self._presence(presence, aggregate) if counted is None else self.count_rows()
         if floating and len(self._core.atoms_of(argument)) == 1:
             return self._floating_leaf(aggregate, kind, value[0], present, argument_type)
         scale = 0 if floating else (decimal_parts(argument_type) or (0, 0))[1]
-        return self._column(
+        found = self._column(
             aggregate,
             kind,
             terms=self._terms(value, scale, as_doubles if floating else in_full, aggregate),
@@ -195,6 +203,9 @@ class Aggregates:
             argument_type=argument_type,
             from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
         )
+        if counted is not None:
+            self._counted[found.name] = counted
+        return found
 
     def _floating_leaf(
         self, aggregate: Aggregated, kind: str, value: Monomial, present: int, argument_type: str
@@ -369,7 +380,7 @@ class Aggregates:
             return self._measures.measure(presence[0], in_full)
         if not presence:
             raise self._refusal("A sum of NULL", aggregate, "it is always NULL", "write NULL")
-        what = "A sum whose CASE branches are NULL in different rows"
+        what = "An average or statistic whose CASE branches are NULL in different rows"
         why = "the number of non-NULL values must itself be a product of one-table counts"
         hint = "declare the columns NOT NULL, use coalesce(column, 0), or write FILTER (WHERE ...) instead of CASE"
         raise self._refusal(what, aggregate, why, hint)
