@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sqlfront.planner.alternatives import alternative_trees
+from sqlfront.planner.alternatives import alternative_trees, join_orders
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.division import divide, divide_unasked
 from tests.planner.contract import check_plan
@@ -28,6 +28,20 @@ def test_all_are_plans_of_one_class_and_each_hot_table_has_its_own(text):
         hot = plan_view(definition, {**rates, table: 1e6})
         assert hot.root in {plan.root for plan in plans}
     assert plans[0].root == plan_view(definition, rates).root
+
+
+@pytest.mark.parametrize(
+    ("text", "orders"),
+    [("r(a,b), s(b,c), t(c,a) -> ", 5), ("r(a,b), s(b,c), t(c,d), u(d,a) -> a, c", 23), (PATH + "a, d", 0)],
+)
+def test_the_tables_of_a_bag_have_every_order(text, orders):
+    definition = parse_definition(text)
+    plan = plan_view(definition)
+    others = list(join_orders(plan))
+    assert len({plan.root, *(other.root for other in others)}) == len(others) + 1 == orders + 1
+    for other in others:
+        check_plan(other, definition)
+        assert {node.atom for node in other.root.walk()} == {node.atom for node in plan.root.walk()}
 
 
 @pytest.mark.parametrize(
