@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy
@@ -23,6 +25,16 @@ BATCH = 1 << 16
 """Rows of a table that are read at once."""
 _MOST_PREPARED = 64
 _GUARDS = ("TRY(", "COALESCE(")
+_FEW = 1 << 11
+"""Rows that take less time than to optimize a query, which a prepared one is each time it runs."""
+
+
+class _Way(Enum):
+    """How DuckDB takes a query: as its optimizer likes, with each expression where it is, or without an optimizer."""
+
+    FREELY = auto()
+    IN_PLACE = auto()
+    AS_WRITTEN = auto()
 
 
 class Evaluator:
@@ -36,7 +48,7 @@ class Evaluator:
     def __init__(self) -> None:
         self.queries = self.rows = 0
         self._prepared: dict[tuple[pa.Schema, str, Settings], tuple[_Rows, str, Any]] = {}
-        self._cursors: dict[tuple[bool, Settings], Any] = {}
+        self._cursors: dict[tuple[_Way, Settings], Any] = {}
         self._lock = threading.Lock()
 
     @functools.cached_property
@@ -49,12 +61,14 @@ class Evaluator:
         and so evaluates them on all rows."""
         return casting.session("common_subexpressions")
 
-    def _cursor(self, guards: bool, settings: Settings) -> Any:
-        if (guards, settings) not in self._cursors:
+    def _cursor(self, way: _Way, settings: Settings) -> Any:
+        if (way, settings) not in self._cursors:
             lossless = ("arrow_lossless_conversion", "true")
-            connection = self._con_for_guards if guards else self._con
-            self._cursors[guards, settings] = under(connection, (lossless, *settings))
-        return self._cursors[guards, settings]
+            connection = self._con if way == _Way.FREELY else self._con_for_guards
+            cursor = self._cursors[way, settings] = under(connection, (lossless, *settings))
+            if way == _Way.AS_WRITTEN:
+                cursor.execute("PRAGMA disable_optimizer")
+        return self._cursors[way, settings]
 
     def __call__(
         self,
@@ -68,28 +82,33 @@ class Evaluator:
 
         They are computed under DuckDB's defaults but for `settings`. `filters` are columns that are computed from
         those first. If they are given, if only as {}, DuckDB evaluates an expression under TRY, CASE or COALESCE just
-        where it is needed.
+        where it is needed. A few rows are computed without DuckDB's optimizer, which takes three times as long as
+        they do, unless one fails that the optimizer may leave out.
         """
         select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
         computed = "".join(f", {text} AS {quote(name)}" for name, text in (filters or {}).items())
         source = f"(SELECT *{computed} FROM {{rows}})" if computed else "{rows}"
         texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
-        guarded = any(guard in texts for guard in _GUARDS)
-        return self._run(rows, types, f"SELECT {select} FROM {source}", guarded, settings)
+        query = f"SELECT {select} FROM {source}"
+        if rows.num_rows <= _FEW:
+            with suppress(DataError):
+                return self._run(rows, types, query, _Way.AS_WRITTEN, settings)
+        way = _Way.IN_PLACE if any(guard in texts for guard in _GUARDS) else _Way.FREELY
+        return self._run(rows, types, query, way, settings)
 
     def query(
         self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str, settings: Settings = ()
     ) -> pa.Table:
         """The rows of a query over `{rows}`, whose columns are cast to `types`. DataError if a value cannot be
         computed."""
-        return self._run(rows, types, query, False, settings)
+        return self._run(rows, types, query, _Way.FREELY, settings)
 
     def _run(
         self,
         rows: pa.Table | pa.RecordBatch,
         types: Mapping[str, str],
         query: str,
-        guarded: bool,
+        way: _Way,
         settings: Settings,
     ) -> pa.Table:
         import duckdb
@@ -102,7 +121,7 @@ class Evaluator:
         )
         try:
             with self._lock:
-                source, name, con = self._prepare(table.schema, casts, query, guarded, settings)
+                source, name, con = self._prepare(table.schema, casts, query, way, settings)
                 source.table = table
                 self.queries, self.rows = self.queries + 1, self.rows + table.num_rows
                 try:
@@ -115,15 +134,15 @@ class Evaluator:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
     def _prepare(
-        self, schema: pa.Schema, casts: str, query: str, guarded: bool, settings: Settings
+        self, schema: pa.Schema, casts: str, query: str, way: _Way, settings: Settings
     ) -> tuple[_Rows, str, Any]:
-        key = schema, f"{casts} {query} {guarded}", settings
+        key = schema, f"{casts} {query} {way}", settings
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(_no_rows(schema))
-            con = self._cursor(guarded, settings)
+            con = self._cursor(way, settings)
             con.register(f"__rows{number}", source)
             text = query.replace("{rows}", f"(SELECT {casts} FROM __rows{number})")
             con.execute(f"PREPARE __q{number} AS {_exported(con, text)}")
