@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlfront.cut.composed_items import SUMMABLE, Obstacle
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts, is_lossless
-from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, RawColumn, Term
+from sqlfront.planner.model.query import Branch, BranchColumn, Definition, LeafColumn, Limit, Order, RawColumn, Term
+from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
 from sqlfront.storage.sql_text import quote
 
@@ -97,12 +98,13 @@ def _in_turn(union: Definition, bound: Sequence[Bound]) -> Definition:
     if not any(branch.comparisons for _, branch in bound):
         return union
     names = [name for name, _ in bound[0][1].columns]
-    rows = tuple(RawColumn(name, "variable", kind, variable=name) for name, kind in zip(names, types, strict=True))
+    variables = tuple(RawColumn(name, "variable", kind, variable=name) for name, kind in zip(names, types, strict=True))
+    leaves = tuple(LeafColumn(name, quoted(name), kind, name) for name, kind in zip(names, types, strict=True))
+    rows = replace(union.atoms[0], variables=leaves, required=frozenset(), keys=())
+    result = replace(union, atoms=(rows,), free=tuple(names), raw=variables, projection=items, labels=())
     # What was computed for each stored row is computed as the rows are read, under the settings of the view.
     is_frozen = union.is_frozen or any(text.strip('"') not in names for text in items)
-    return replace(
-        union, branches=tuple(branches), free=tuple(names), raw=rows, projection=items, labels=(), is_frozen=is_frozen
-    )
+    return replace(result, branches=tuple(branches), is_frozen=is_frozen)
 
 
 def _over_columns(union: Definition) -> tuple[str, ...] | None:

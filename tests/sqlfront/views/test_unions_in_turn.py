@@ -106,6 +106,17 @@ def test_other_unions_store_their_rows(name: str) -> None:
         assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
 
 
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_union_may_be_stored(name: str) -> None:
+    with sqlfront.connect(":memory:") as con:
+        con.execute(f"{TABLES}; INSERT INTO r VALUES (1, 1, 'a'), (2, 7, 'b'); INSERT INTO t VALUES (3, 4, 'c')")
+        con.execute(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'materialize') AS {QUERIES[name]}")
+        assert STORES_NONE not in con.explain("v").to_dict()["reason"]
+        con.execute("INSERT INTO r SELECT i, i, 'c' FROM range(9) AS t(i); DELETE FROM t WHERE y < 2")
+        assert con.view("v").count() > 2 and not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+        assert dict(con.execute("EXPLAIN MATERIALIZED VIEW v WITH (shards = 4)").fetchall())["shards"]
+
+
 def test_a_union_in_turn_survives_reopening_renaming_and_refresh(tmp_path: Any) -> None:
     path, query = str(tmp_path / "file.db"), QUERIES["an OR of ranges"]
     with sqlfront.connect(path) as con:
