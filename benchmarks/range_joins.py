@@ -90,8 +90,9 @@ PAPER = (
 DISTINCT = (
     Workload("GCQ5 DISTINCT", f"SELECT DISTINCT a, b, d, e, f, g, h {CHAIN}", plain),
     Workload("GCQ7 DISTINCT", f"SELECT DISTINCT b, c, e, f, h, i {CHAIN}", plain),
+    Workload("GCQ8 DISTINCT", f"SELECT DISTINCT b, c, e, f, h, i {KEYED}", keyed),
 )
-"""Those with O(N) entries. GCQ8 is not free-connex, and keeps its distinct rows."""
+"""GCQ5 and GCQ7 have O(N) entries. GCQ8 is not free-connex, and keeps the pairs of s and t."""
 OWN = (
     Workload("overlaps, rows", f"SELECT x.id, x.s, x.e, y.id AS other {OVERLAP}", intervals),
     Workload("overlaps, count", f"SELECT count(*) AS n {OVERLAP}", intervals),

@@ -309,7 +309,8 @@ class State:
         return [member for view in self.views.values() for member in view.members]
 
     def _views(self, names: Iterable[str]) -> list[MaintainedView]:
-        return [self.views[name] for name in names if name in self.views]
+        found = [self.views[name] for name in names if name in self.views]
+        return found + [branch for view in found for branch in view.branches]
 
     def _readers(self, relation: Relation) -> list[MaintainedView]:
         return [view for view in self._members() if relation.name in view.relations]

@@ -139,11 +139,11 @@ class UnionEnumeration(Metered):
 
 
 class Chain:
-    """Walks one after the other, over trees that have no row in common."""
+    """Walks one after the other: over trees that have no row in common, or of branches whose rows all count."""
 
-    def __init__(self, walks: Iterable[Walk]) -> None:
-        self._walks: Iterator[Walk] = iter(walks)
-        self._walk: Walk | None = next(self._walks)
+    def __init__(self, walks: Iterable[RowSource]) -> None:
+        self._walks: Iterator[RowSource] = iter(walks)
+        self._walk: RowSource | None = next(self._walks, None)
         self._passed = self.rows = 0
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:

@@ -302,6 +302,8 @@ def _rows(view: MaintainedView, *, about: bool = False) -> int:
 
 def _core_rows(view: MaintainedView, *, about: bool = False) -> int:
     """The number of tuples, or `about` so many, at least, if they would have to be counted first."""
+    if view.branches:  # The first rows of branches are counted as they are read.
+        return sum(_core_rows(branch, about=about) for branch in view.branches)
     tree = view.tree
     if tree.projection is not None:
         return tree.projection.live

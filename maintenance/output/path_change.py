@@ -6,7 +6,7 @@ The values after the change are looked up in the tables, those before it are les
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,12 +56,14 @@ Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 class PathChange:
     """The change that the paths of a view, and of its distinct values, gather from now on; see `ChangeReader`.
 
-    `evaluate` computes SQL over raw columns.
+    The paths of branches gather that of a view whose rows are those of its branches. `evaluate` computes SQL over raw
+    columns.
     """
 
     def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
         self._view, self._machine, self._evaluate, self._dictionaries = view, machine, evaluate, dictionaries
-        for member in view.members:
+        self._members = view.branches or view.members
+        for member in self._members:
             member.delta = OutputDelta(member.tree, member.limbs, machine)
 
     def rows(self) -> tuple[pa.Table, np.ndarray]:
@@ -79,7 +81,7 @@ class PathChange:
         return _paired(rows, tuples, weights) if output_keys(view.definition) else netted(rows, weights)
 
     def forget(self) -> None:
-        for member in self._view.members:
+        for member in self._members:
             if member.delta is not None:
                 member.delta.clear()
 
@@ -87,7 +89,7 @@ class PathChange:
         """Nothing is known of the rows but what has been gathered."""
 
     def close(self) -> None:
-        for member in self._view.members:
+        for member in self._members:
             member.delta = None
         program = vars(self).pop("_program", None)  # If a change has made it.
         if program is not None:
@@ -96,8 +98,8 @@ class PathChange:
     def _encoded(self) -> EncodedChange | None:
         """The change of a bag, or of a set of tuples, in words; None if DuckDB computes it."""
         definition, delta = self._view.definition, self._view.delta
-        assert delta is not None
-        is_set = delta.supports and shown_tuple(definition) is not None  # A tuple's count is 1, or it is not there.
+        # A tuple's count is 1, or it is not there.
+        is_set = delta is not None and delta.supports and shown_tuple(definition) is not None
         program = self._program if definition.mode == "bag" or is_set else None
         if program is None:
             return None
@@ -121,7 +123,7 @@ class PathChange:
         except NotSupportedError:
             return None
 
-    def _shown(self, words: Words, gathered: Gathered, sides: list[tuple[str, np.ndarray]]) -> pa.Table:
+    def _shown(self, words: Words, gathered: AnyGathered, sides: list[tuple[str, np.ndarray]]) -> pa.Table:
         """Rows in words, none of which is computed, in the types that DuckDB has once told for the view's columns."""
         import pyarrow as pa
 
@@ -146,7 +148,9 @@ class PathChange:
         found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
         return found.rename_columns(list(types))
 
-    def _gathered(self, groups: ChangedGroups | None = None) -> Gathered:
+    def _gathered(self, groups: ChangedGroups | None = None) -> AnyGathered:
+        if self._view.branches:
+            return GatheredBranches(self._view)
         assert self._view.delta is not None
         return Gathered(self._view, self._view.delta, groups)
 
@@ -165,7 +169,7 @@ class PathChange:
             return rows, visible, counts[visible]
         return self._signed(gathered, ["before", "after"])
 
-    def _signed(self, gathered: Gathered, times: Sequence[str]) -> Changed:
+    def _signed(self, gathered: AnyGathered, times: Sequence[str]) -> Changed:
         """The rows before the change with weight -1, those after it with 1."""
         sides = [(when, gathered.live(when)) for when in times]
         rows, visible = self._output(gathered, sides)
@@ -173,7 +177,7 @@ class PathChange:
         weights = np.repeat([-1 if when == "before" else 1 for when, _ in sides], [len(picked) for _, picked in sides])
         return rows, tuples[visible], weights[visible]
 
-    def _output(self, gathered: Gathered, sides: list[tuple[str, np.ndarray]]) -> tuple[pa.Table, np.ndarray]:
+    def _output(self, gathered: AnyGathered, sides: list[tuple[str, np.ndarray]]) -> tuple[pa.Table, np.ndarray]:
         """The SQL rows of the tuples that are picked, at their times, and which of them HAVING lets through."""
         count = sum(len(picked) for _, picked in sides)
         return sql_rows(self._view, self._evaluate, raw_batch(self._view, gathered.rows(sides), count))
@@ -325,6 +329,49 @@ class Gathered:
             out.ctypes.data,
         )
         return out
+
+
+class GatheredBranches:
+    """The output deltas of a view's branches together: each tuple once, with the sum of its changes."""
+
+    def __init__(self, view: MaintainedView) -> None:
+        self._places, width = dict[str, range](), 0
+        for variable in (str(raw.variable) for raw in view.definition.raw):
+            self._places[variable] = range(width, width := width + view.codecs[variable].words)
+        found = [
+            self._of(Gathered(branch, branch.delta, None), names)
+            for branch, names in zip(view.branches, view.branch_variables, strict=True)
+            if branch.delta is not None and branch.delta.rows
+        ]
+        if len(found) == 1:
+            [self.data] = found
+        else:
+            words = np.concatenate([np.empty((0, width + 1), np.int64), *found])
+            self.data = np.column_stack(net_words(words[:, :-1], words[:, -1]))
+
+    def _of(self, branch: Gathered, names: Mapping[str, str]) -> np.ndarray:
+        """The tuples of a branch with their changes, one row each."""
+        counts = numbers(branch.rows([("change", np.arange(len(branch.data)))]), COUNT)
+        words = [word for variable in self._places for word in branch.words(names[variable])]
+        return np.column_stack([*words, counts])
+
+    def live(self, when: str) -> np.ndarray:
+        """All tuples: a bag is told by its changes alone."""
+        return np.arange(len(self.data))
+
+    def rows(self, sides: Sequence[tuple[str, np.ndarray]]) -> GatheredBranches:
+        """The tuples, all of which are asked for at once."""
+        return self
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(self.data[:, place]) for place in self._places[variable]]
+
+    def values(self, part: Part) -> np.ndarray:
+        """The change of each tuple's count."""
+        return np.ascontiguousarray(self.data[:, -1:])
+
+
+AnyGathered = Gathered | GatheredBranches
 
 
 class _Rows:

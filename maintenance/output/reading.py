@@ -1,12 +1,14 @@
-"""What a view is read from: its tree, the trees of a union, one after the other or merged, or a ranked tree."""
+"""What a view is read from: its tree, trees of a union, one after the other or merged, a ranked tree, or branches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from sqlfront.maintenance.heavy_light.union_enumeration import PartTreeRows, UnionEnumeration
-from sqlfront.maintenance.program.rows import RowSource
+import numpy as np
+
+from sqlfront.maintenance.heavy_light.union_enumeration import Chain, PartTreeRows, UnionEnumeration
+from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.cursor import RankedRows, RankedWalk
 from sqlfront.maintenance.ranked.keyset_start import equal_start
@@ -40,6 +42,8 @@ def rows_of(view: MaintainedView) -> ViewRows:
     """Where the rows of a view are."""
     if view.plan.rows_in == RowsIn.RANKED_TREE:
         return RankedRows(view.ranked[0], view.reads)
+    if view.plan.rows_in == RowsIn.BRANCHES:
+        return BranchRows(view)
     if view.tree.is_shared and view.balance is not None:
         return PartTreeRows(view.balance.part_trees, view.reads)
     return TreeRows(view)
@@ -89,3 +93,54 @@ class TreeRows:
 
     def merged(self) -> None:
         return None
+
+
+class BranchRows:
+    """The rows of a view that are those of its branches, each a view of its own: they are read in turn."""
+
+    single: Tree | None = None
+
+    def __init__(self, view: MaintainedView) -> None:
+        self._view = view
+        self.trees = [tree for branch in view.branches for tree in rows_of(branch).trees]
+
+    def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
+        return Chain(self._branches(where or {}, tuple(variables), tuple(parts), by_order))
+
+    def _branches(
+        self, where: Where, variables: tuple[str, ...], parts: tuple[Part, ...], by_order: bool
+    ) -> Iterator[RowSource]:
+        """The rows of each branch, begun when it is their turn."""
+        for names, branch in zip(self._view.branch_variables, self._view.branches, strict=True):
+            own = {names[variable]: code for variable, code in where.items()}
+            yield _Branch(read(branch, own, [names[variable] for variable in variables], parts, by_order), names)
+
+    def merged(self) -> None:
+        return None
+
+
+class _Branch:
+    """The rows of a branch by the variables of the union."""
+
+    def __init__(self, walk: RowSource, names: Mapping[str, str]) -> None:
+        self._walk, self._names = walk, names
+
+    @property
+    def rows(self) -> int:
+        return self._walk.rows
+
+    @property
+    def steps(self) -> int:
+        return self._walk.steps
+
+    def next(self, capacity: int = BATCH, gather: bool = True) -> int:
+        return self._walk.next(capacity, gather)
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return self._walk.words(self._names[variable])
+
+    def values(self, part: Part) -> np.ndarray:
+        return self._walk.values(part)
+
+    def all_ones(self, part: Part) -> bool:
+        return self._walk.all_ones(part)

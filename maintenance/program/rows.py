@@ -23,7 +23,10 @@ class Rows(Protocol):
 class RowSource(Rows, Protocol):
     """An enumeration in progress, whose present batch are `rows` rows. Valid until the state changes."""
 
-    rows: int
+    @property
+    def rows(self) -> int:
+        """The rows of the present batch."""
+        ...
 
     @property
     def steps(self) -> int:

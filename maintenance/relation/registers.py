@@ -132,6 +132,8 @@ class Registers:
             return self._extreme
         rules = {
             "&": self._bits,
+            "//": self._quotient,
+            "epoch_us": self._microseconds,
             "isfinite": self._finiteness,
             "isnan": self._finiteness,
             "date_diff": self._date_difference,
@@ -234,6 +236,28 @@ class Registers:
             raise Untranslated
         left, right = map(self.value, bound.children)
         return self.add(kernels.BITS, left, right, *_bounds(bound.type))
+
+    def _quotient(self, bound: Bound) -> int:
+        """A whole number divided by a positive constant, without the rest."""
+        number, constant = bound.children
+        is_positive = constant.operation == "CONSTANT" and constant.value is not None and _whole(constant.value) > 0
+        if not is_positive or not all(child.type == bound.type in _INTEGERS for child in bound.children):
+            raise Untranslated
+        divisor, zero, value = _whole(constant.value), self.word(0), self.value(number)
+        if divisor > _MAX or bound.type in ("UBIGINT", "UHUGEINT"):
+            raise Untranslated
+        positive = self.add(kernels.FLOOR, value, x=divisor, y=_MAX)
+        opposite = self.add(kernels.SUBTRACT, zero, value, -_MAX, _MAX)
+        negative = self.add(kernels.FLOOR, opposite, x=divisor, y=_MAX)
+        negative = self.add(kernels.SUBTRACT, zero, negative, -_MAX, _MAX)
+        return self.add(kernels.SELECT, self.add(kernels.LESS, value, zero), negative, positive)
+
+    def _microseconds(self, bound: Bound) -> int:
+        """The code of a timestamp: microseconds since 1970. An infinite one is refused, of which DuckDB makes NULL."""
+        [timestamp] = bound.children
+        if timestamp.type != "TIMESTAMP":
+            raise Untranslated
+        return self.add(kernels.FLOOR, self.value(timestamp), x=1, y=_MAX)
 
     def _finiteness(self, bound: Bound) -> int:
         """Whether a DOUBLE is between the infinities; whether it is behind the greater one, as NaN is."""

@@ -222,10 +222,18 @@ class MaintainedView:
         return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order, ranges=ranges)
 
     def merge(self, branches: list[MaintainedView], evaluate: Evaluate) -> None:
-        """Make the rows of `branches`, each with one ranked tree, those of the view."""
-        indexes = [index for branch in branches for index in branch._own_ranked()]
+        """Make the rows of `branches` those of the view; of first rows each has one ranked tree."""
         self.branches = branches
-        self.ranked[0] = RankedBranches(self.definition, self.codecs, indexes, evaluate)
+        if self.definition.limit is not None:
+            indexes = [index for branch in branches for index in branch._own_ranked()]
+            self.ranked[0] = RankedBranches(self.definition, self.codecs, indexes, evaluate)
+
+    @property
+    def branch_variables(self) -> list[dict[str, str]]:
+        """For each branch whose rows are read in turn, its own variables by those of the view."""
+        variables = [str(raw.variable) for raw in self.definition.raw]
+        columns = [[str(column.variable) for column in branch.columns] for branch in self.definition.branches]
+        return [dict(zip(variables, own, strict=True)) for own in columns]
 
     def build(self, machine: Machine, room: Room | None = None) -> None:
         """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.

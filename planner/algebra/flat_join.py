@@ -27,6 +27,14 @@ class FlatJoin:
         """A term with the columns of the leaves, in these columns of the join."""
         return Map(joined, tuple(Made(column, self.values.get(column, Ref(column))) for column in columns))
 
+    def tied(self, group: frozenset[int]) -> FlatJoin:
+        """The join with some of its leaves as one leaf, the last: their join under the conditions that read them."""
+        own = [one for one in self.conditions if self.leaves_of(one) <= group]
+        others = [leaf for number, leaf in enumerate(self.leaves) if number not in group]
+        leaves = [*others, joined([self.leaves[number] for number in sorted(group)], own)]
+        owners = {column: number for number, leaf in enumerate(leaves) for column in leaf.columns}
+        return FlatJoin(leaves, [one for one in self.conditions if one not in own], self.values, owners)
+
     def add(self, term: Term) -> None:
         """Add a term, and what it joins, selects and computes."""
         match term:

@@ -107,11 +107,13 @@ class RowsIn(Enum):
     - projection: in a projection of what the tree enumerates onto the query's own free variables (Idris et al., section
       5: acyclic queries that are not free-connex), or onto distinct values.
     - ranked tree: in the ranked tree of the first order. Nothing else has them.
+    - branches: in the trees of the views whose rows the view's are, one view after the other.
     """
 
     TREE = "tree"
     PROJECTION = "projection"
     RANKED_TREE = "ranked tree"
+    BRANCHES = "branches"
 
 
 @dataclass(frozen=True)

@@ -321,8 +321,8 @@ class Definition:
     those it reads, or groups that DuckDB computes, or constant rows;
     `unions` are tables whose rows are those of several of them, each with their names.
     `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
-    `branches` are those of the union whose first rows the view is, if their orders may be merged; `merged` says that
-    they are: then the view has no atoms, and its variables, of which its rows consist, are the columns of the union.
+    `branches` are those of the union whose rows, or first rows, the view is, if no row has to be stored; `merged` says
+    that none is: then the view has no atoms, and its variables, of which its rows consist, are the union's columns.
     `settings` are those of DuckDB under which all its expressions are computed, as far as they are not DuckDB's
     defaults. `is_frozen` says that the answer of the final projection depends on settings: then it is computed under
     these, not in the statement that reads the view, whose session may have others. `windows` are window functions that

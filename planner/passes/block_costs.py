@@ -40,6 +40,8 @@ def output_bound(definition: Definition, plan: Plan) -> Bound:
     """The rows of a view that one changed row of a table changes."""
     if definition.windows is not None:
         return reached_rows(definition)
+    if definition.merged and definition.limit is None:
+        return Bound(terms=(Term(RESULT_CHANGE),))
     if all(_decides(definition, plan, definition.changing_atoms)):
         return CONSTANT_BOUND
     if any(_decides(definition, plan, definition.atoms)) and plan.cost.update.power >= 1:

@@ -48,6 +48,7 @@ class Shape:
 
     `orders` are those of its rows, over the same columns; the first is that of `top`, or of the query. `windows` are
     window functions that are computed when the view is read; `items`, `orders` and `having` may read their columns.
+    `is_whole`: the block is the query's, not one inside.
     """
 
     core: Term
@@ -63,6 +64,7 @@ class Shape:
     scalar: bool = False
     boolean: bool = False
     windows: PulledRows | None = None
+    is_whole: bool = False
 
     @property
     def read(self) -> frozenset[Column]:
@@ -85,9 +87,11 @@ class Shape:
             self.first = replace(self.first, numbering=_substituted(self.first, values))
 
 
-def shape_of(term: Term, outputs: int, more: Sequence[Sequence[Sort]] = ()) -> Shape:
-    """The shape of a term whose first columns are put out; `more` are further orders of its rows."""
-    shape = Shape(term, [Ref(column) for column in term.columns[:outputs]], orders=[list(order) for order in more])
+def shape_of(term: Term, outputs: int, more: Sequence[Sequence[Sort]] | None = None) -> Shape:
+    """The shape of a term whose first columns are put out; `more` are further orders of its rows, if it is the query's,
+    not that of a block inside."""
+    orders = [list(order) for order in more or ()]
+    shape = Shape(term, [Ref(column) for column in term.columns[:outputs]], orders=orders, is_whole=more is not None)
     while (below := _below(shape)) is not None:
         shape.core = below
     return shape

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
-from sqlfront.cut.expressions.scalar_forms import with_names
+from sqlfront.cut.expressions.scalar_forms import in_words, with_names
 from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -176,6 +176,10 @@ class JoinCore:
     def text(self, value: Scalar) -> str:
         """An expression of one atom as SQL over its table's columns."""
         return with_names(value, {column: self.name_of(column) for column in columns_of(value)})
+
+    def label(self, value: Scalar) -> str:
+        """An expression of one atom as text for people, over its table's columns."""
+        return self.text(transform(value, in_words))
 
     def spelled(self, value: Scalar) -> str:
         """An expression as text for people, over the columns of atoms."""

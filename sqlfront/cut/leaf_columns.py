@@ -191,7 +191,7 @@ class Leaves:
             function = function_name(value.form) if isinstance(value, Call) else ""
             names = [f"{atom}_{function if function.isidentifier() else 'value'}"]
         name = self._free_name(names)
-        label = name if columns else self._notes.written(value) or self._core.text(value)
+        label = name if columns else self._notes.written(value) or self._core.label(value)
         self._variables[name] = _Variable(name, kind, members, label, nulls)
         return name
 

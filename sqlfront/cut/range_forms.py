@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.compared_through import compared_through
 from sqlfront.cut.join_core import OuterChildError
-from sqlfront.cut.signed_parts import signed_parts
+from sqlfront.cut.signed_parts import IN_CELLS, signed_parts
+from sqlfront.cut.union_branches import with_branches
 from sqlfront.planner.model.cost import RANGES_LOGARITHMIC
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules.range_sums import plan_range_sums
@@ -36,10 +37,15 @@ def over_ranges(found: Definition, shape: Shape, blocks: Blocks, bind: Callable[
             blocks.restore(own)
             continue
         new = [one for table, one in blocks.definitions.items() if table not in known and isinstance(one, Definition)]
-        if max(map(_grade, (other, *new))) < grade:
+        if max(map(_grade, (other, *new))) < grade and not _stores_matches(other, blocks):
             return other
         blocks.restore(own)
     return found
+
+
+def _stores_matches(found: Definition, blocks: Blocks) -> bool:
+    """Whether the rows of a cycle of comparisons would be stored, as their branches are not read in their place."""
+    return found.mode == "bag" and IN_CELLS in blocks.told and not with_branches(found, blocks.branches).branches
 
 
 def _grade(definition: Definition) -> int:

@@ -1,6 +1,7 @@
 """A join under a condition that is no range, as a sum of joins whose conditions are ranges, each with a sign.
 
-An OR of disjoint ranges is the sum of the joins by each, and so is `b IS NULL OR t < b`. Overlapping intervals,
+An OR of disjoint ranges is the sum of the joins by each, and so is `b IS NULL OR t < b`. Comparisons in a cycle are
+chains within cells (see expressions/cells.py). Overlapping intervals,
 `a.s <= b.e AND b.s <= a.e`, are the pairs with `b.s <= a.e` less those with `b.e < a.s`: where `s <= e` holds on both
 sides, the second are some of the first. So counts and sums are those of one-sided ranges, O(log N) each, added up by
 group. A CHECK or a filter says that the ends are ordered; the condition is added to both joins, which leaves out rows
@@ -16,6 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.expressions.cells import chains_in_cells
 from sqlfront.cut.expressions.disjoint_ranges import apart_by_null, bounds_of, disjoint_ranges
 from sqlfront.cut.expressions.scalar_forms import call
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, is_exact_number
@@ -45,6 +47,10 @@ APART = (
     "the pairs of `b IS NULL OR t < b` are those without b and those of the comparison, which have nothing in common"
 )
 DISJOINT = "the pairs of an OR of ranges are those of each range: the ranges have nothing in common"
+IN_CELLS = (
+    "rows within a window of each other are in one cell as wide as the window, or in two cells that follow each other: "
+    "in each case the comparisons are a chain, without a cycle"
+)
 SUBTRACTED = (
     "pairs between two bounds are the pairs within one bound, less the pairs outside of the other bound: the ends are "
     "ordered"
@@ -63,7 +69,7 @@ class _Part:
 def signed_parts(shape: Shape, blocks: Blocks) -> Iterator[Callable[[], Shape]]:
     """Forms of a block as a sum of joins: of groups by the sums of their aggregates, of rows by UNION ALL."""
     flat = flattened(shape.core)
-    found = _of_alternatives(flat, blocks) or _of_ordered_ends(flat, blocks)
+    found = _of_alternatives(flat, blocks) or _of_ordered_ends(flat, blocks) or _in_cells(shape, flat, blocks)
     if found is None:
         return
     parts, note = found
@@ -97,6 +103,15 @@ def _of_alternatives(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
             rest = [one for one in flat.conditions if one != condition]
             return [_Part(1, (*rest, *one)) for one in found], note
     return None
+
+
+def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
+    """Comparisons in a cycle as one join for each place of a cell's bound. Rows are told so where the query is their
+    union, which stores none of them; inside of a query it would."""
+    if shape.mode != "group" and not (shape.is_whole and shape.mode == "bag" and not shape.orders):
+        return None
+    found = chains_in_cells(flat.conditions, lambda value: sorted(map(str, flat.leaves_of(value))), blocks.types)
+    return None if found is None else ([_Part(1, tuple(one)) for one in found], IN_CELLS)
 
 
 def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:

@@ -1,4 +1,8 @@
-"""UNION ALL: the branches as views whose rows are those of one relation; ranked branches, merged in one order."""
+"""UNION ALL: the branches as views whose rows are those of one relation, or which are read in its place.
+
+The rows of a join by ranges may be far more than its tables have. So a union with such a branch stores no rows: its
+branches are read one after the other. The ranked trees of ranked branches are merged in one order.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from typing import Any
 
 from sqlfront.cut.composed_items import SUMMABLE, Obstacle
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts, is_lossless
-from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, Term
+from sqlfront.planner.model.query import Branch, BranchColumn, Definition, LeafColumn, Limit, Order, RawColumn, Term
+from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
+from sqlfront.storage.sql_text import quote
 
 Bound = tuple[str, Definition]
 
@@ -53,9 +59,12 @@ _SAMPLES = {
 
 def with_branches(definition: Definition, unions: Mapping[str, Sequence[Bound]]) -> Definition:
     """A definition with its branches, if it is the first rows of a union of ranked queries alone; or with a note why
-    the rows of these are stored. `unions` has the branches as they are bound, ordered by their columns."""
+    the rows of these are stored. Or with its branches, if these join by ranges, and it has all their rows. `unions` has
+    the branches as they are bound, ordered by their columns."""
     limit = definition.limit
     bound = unions.get(definition.atoms[0].table) if len(definition.atoms) == 1 else None
+    if bound is not None and limit is None:
+        return _in_turn(definition, bound)
     if bound is None or limit is None or limit.clause is not None:
         return definition
     columns = [name for name, _ in bound[0][1].columns]
@@ -66,6 +75,50 @@ def with_branches(definition: Definition, unions: Mapping[str, Sequence[Bound]])
     except Obstacle as why:
         note = f"the rows of the branches are stored, as their orders are not merged ({why})"
         return replace(definition, notes=(*definition.notes, note))
+
+
+def _in_turn(union: Definition, bound: Sequence[Bound]) -> Definition:
+    """A union with the branches that are read in its place, its rows being their columns; as it is, if one of them, or
+    the union, is more than their rows."""
+    is_plain = union.mode == "bag" and union.atoms[0].predicate is None
+    items = _over_columns(union)
+    if not is_plain or items is None or union.having or union.orders or union.windows:
+        return union
+    branches, types = list[Branch](), list[str]()
+    for table, branch in bound:
+        raw = {column.name: column for column in branch.raw if column.kind == "variable"}
+        found = [raw[name] for text in branch.projection if (name := text.strip().strip('"')) in raw]
+        own = [column.type for column in found]
+        is_alike = own == [kind for _, kind in branch.columns] and own == (types or own)
+        if branch.mode != "bag" or branch.limit or branch.having or branch.windows or not is_alike:
+            return union
+        types = own
+        columns = tuple(BranchColumn(variable=column.variable) for column in found)
+        branches.append(Branch(table, replace(branch, orders=()), columns))
+    if not any(branch.comparisons for _, branch in bound):
+        return union
+    names = [name for name, _ in bound[0][1].columns]
+    variables = tuple(RawColumn(name, "variable", kind, variable=name) for name, kind in zip(names, types, strict=True))
+    leaves = tuple(LeafColumn(name, quoted(name), kind, name) for name, kind in zip(names, types, strict=True))
+    rows = replace(union.atoms[0], variables=leaves, required=frozenset(), keys=())
+    result = replace(union, atoms=(rows,), free=tuple(names), raw=variables, projection=items, labels=())
+    # What was computed for each stored row is computed as the rows are read, under the settings of the view.
+    is_frozen = union.is_frozen or any(text.strip('"') not in names for text in items)
+    return replace(result, branches=tuple(branches), is_frozen=is_frozen)
+
+
+def _over_columns(union: Definition) -> tuple[str, ...] | None:
+    """The items of a view of one atom over the columns of its table; None if one is more than a variable."""
+    [atom] = union.atoms
+    values = {column.name: column for column in atom.variables}
+    raw = {column.name: column.variable for column in union.raw if column.kind == "variable"}
+    found = []
+    for text in union.projection:
+        leaf = values.get(raw.get(text.strip().strip('"')) or "")
+        if leaf is None and any(name in text for name in raw):
+            return None
+        found.append(text if leaf is None else quote(leaf.source) if leaf.source else leaf.expression)
+    return tuple(found)
 
 
 def _branch(union: Definition, columns: Sequence[str], table: str, branch: Definition) -> Branch:

@@ -91,7 +91,8 @@ class EngineCatalog(DuckDBCatalog):
         self.views_read[table] = view
         definitions = (view.definition, *(block for _, block in view.definition.derived))
         limited = any(not isinstance(block, Definition) or block.limit is not None for block in definitions)
-        if view.definition.mode != "bag" or limited or view.definition.unions or self._is_frozen(view):
+        united = view.definition.unions or view.definition.merged
+        if view.definition.mode != "bag" or limited or united or self._is_frozen(view):
             return None
         return list(view.column_names), qualified_query(view.select, self.database)
 

@@ -33,12 +33,14 @@ def plan_parts(database: Database, bound: Bound, name: str, options: Mapping[str
     """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
 
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
-    Of a union whose first rows the query is, the branches are merged if each keeps nothing but a ranked tree.
+    A union whose rows, or first rows, the query is stores nothing if its branches can be read in its place: where the
+    query is first rows, each branch must keep nothing but a ranked tree.
     """
-    if bound.definition.branches and not options.get("strategy"):
+    if bound.definition.branches and options.get("strategy") != "materialize":
         merged = replace(bound, definition=merged_definition(bound.definition))
         parts = _planned_parts(database, merged, name, options)
-        lacking = unmerged([part.plan for part in parts if isinstance(part, Part) and part.feeds is None])
+        plans = [part.plan for part in parts if isinstance(part, Part) and part.feeds is None]
+        lacking = unmerged(bound.definition, plans)
         if lacking is None:
             return parts
         note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
@@ -70,7 +72,7 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         definition = renamed(definition, names)
         if definition.merged:
             plans = [part.plan for part in parts if isinstance(part, Part) and part.feeds is None]
-            if unmerged(plans) is None:
+            if unmerged(definition, plans) is None:
                 merged = _with_blocks(merge_branches(definition, plans), definition, parts)
                 parts.append(Part(own, definition, merged, own, epsilon=epsilon_of(options)))
             return parts

@@ -60,7 +60,7 @@ class Explanation:
     def tasks(self) -> tuple[Task, ...]:
         """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
         that is only the first rows of its query, or reads what DuckDB computes: theory is about view trees."""
-        if self.definition.limit is not None or self.plan.stated_shape == "dataflow":
+        if self.definition.limit is not None or self.definition.merged or self.plan.stated_shape == "dataflow":
             return ()
         return classify_tasks(self.definition, self.plan, self.views)
 

@@ -4,6 +4,9 @@
 least a of the group of r.b serves, and the greatest g of the group of t.h. Of the group of s.e the least d above a
 serves: its predecessor in the group is not above a. So each group of rows has one witness, and is there once.
 COUNT(DISTINCT x) counts such rows. Tables become extremes, or values with their neighbours: O(N) rows.
+
+With `s.k = t.k` and no k in the rows, s and t are one side: their groups of (s.e, t.h) have a greatest d, of those with
+d < t.g and an equal k. The pairs of s and t are kept, and none of them with r.
 """
 
 from __future__ import annotations
@@ -89,7 +92,10 @@ def _without_copies(term: Term, shown: Sequence[Column], facts: Facts, new: NewC
     columns = [one.column for one in values if isinstance(one, Ref)]
     if len(join.leaves) < 2 or len(columns) < len(values):
         return None
-    rows = _Witnesses(join, frozenset(columns), facts, new).rows()
+    found = _Witnesses(join, frozenset(columns), facts, new)
+    rows, group = found.rows(), found.tied()
+    if rows is None and group is not None:
+        rows = _Witnesses(join.tied(group), frozenset(columns), facts, new).rows()
     return None if rows is None else join.shown(rows, shown)
 
 
@@ -155,6 +161,20 @@ class _Witnesses:
                 return None
             del waiting[ready[0]]
         return joined(self._leaves, [*kept, *(one.over(self._values) for one in found), *self._bounds])
+
+    def tied(self) -> frozenset[int] | None:
+        """Leaves that are joined by equalities of columns that are not known, if at least two of them show columns, and
+        inequalities alone compare them with other leaves. None if there is no such group, or more than one."""
+        leaves = self._join.leaves_of
+        open_ = [one for one in self._conditions if not columns_of(one) <= self._known]
+        pairs = [leaves(one) for one in open_ if isinstance(one, Compare) and one.operator == "="]
+        group = min(pairs, key=sorted, default=frozenset[int]())
+        while (wider := group.union(*(pair for pair in pairs if pair & group))) != group:
+            group = wider
+        shown = [number for number in group if self._group(self._leaves[number])]
+        across = [one for one in self._conditions if leaves(one) & group and not leaves(one) <= group]
+        is_apart = bool(across) and all(self._test(one) is not None for one in across)
+        return group if len(shown) > 1 and is_apart and all(pair <= group for pair in pairs) else None
 
     def _once(self, leaf: Term) -> Term:
         """The known columns of a leaf, each row once."""

@@ -32,6 +32,17 @@ class _Bound:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A sum of signed expressions of one atom each, and its bound: from below if `is_lower`, one that it may equal if
+    `closed`."""
+
+    parts: tuple[Part, ...]
+    bound: Any
+    is_lower: bool
+    closed: bool
+
+
+@dataclass(frozen=True)
 class _Range:
     """The values of a difference between two bounds; None: there is no bound."""
 
@@ -67,6 +78,15 @@ def disjoint_ranges(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) 
         return None
     merged = _merged(ranges)
     return [one.conditions for one in merged] if len(merged) > 1 else None
+
+
+def difference_of(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) -> Difference | None:
+    """An inequality as a bound of a sum; None of any other condition, and if a part is not exact."""
+    found = _Differences(atoms_of, types).bound_of(condition)
+    if found is None:
+        return None
+    parts, bound, is_lower = found
+    return Difference(tuple(sorted(parts, key=str)), bound.value, is_lower, bound.closed)
 
 
 def apart_by_null(condition: Scalar, atoms_of: AtomsOf) -> list[list[Scalar]] | None:
@@ -139,7 +159,7 @@ class _Differences:
         """The sum that comparisons bound, and the range that they leave it."""
         key, lower, upper = None, None, None
         for one in (bound for part in conjuncts(condition) for bound in bounds_of(part)):
-            found = self._bound_of(one)
+            found = self.bound_of(one)
             if found is None or key not in (None, found[0]):
                 return None
             key, bound, is_lower = found
@@ -150,7 +170,7 @@ class _Differences:
             return None
         return key, _Range(lower, upper)
 
-    def _bound_of(self, one: Scalar) -> tuple[frozenset[Part], _Bound, bool] | None:
+    def bound_of(self, one: Scalar) -> tuple[frozenset[Part], _Bound, bool] | None:
         """The sum that a comparison bounds, the bound, and whether it is one from below."""
         if not isinstance(one, Compare) or one.operator not in ("<", "<=", ">", ">="):
             return None

@@ -20,6 +20,9 @@ from sqlfront.sql.keywords import quoted
 _CAST, _TRY_CAST = "CAST({0} AS ", "TRY_CAST({0} AS "
 ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE = "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "-{0}"
 
+CELL = "CASE WHEN {0} >= 0 THEN {0} // {1} ELSE -1 - (-1 - {0}) // {1} END"
+"""The greatest whole number of at most {0} / {1}: division truncates, so numbers below 0 are counted down from -1."""
+
 
 def is_cast(value: Scalar) -> bool:
     """Whether an expression is a CAST, not TRY_CAST."""
@@ -64,6 +67,12 @@ def with_names(value: Scalar, names: Mapping[Column, str]) -> str:
     """An expression as DuckDB SQL in which columns have names, quoted where SQL needs it."""
     texts = {column: Constant(quoted(name), column.type) for column, name in names.items()}
     return scalar_sql(substitute(value, texts))
+
+
+def in_words(value: Scalar) -> Scalar:
+    """An expression for people: the cell of a value by its name."""
+    is_cell = isinstance(value, Call) and value.form == CELL
+    return Call("cell of {0}", value.arguments[:1], value.type) if is_cell else value  # type: ignore[union-attr]
 
 
 def evaluated(con: object, value: Scalar) -> object:

@@ -125,7 +125,11 @@ def _number(draw: st.DrawFn, depth: int) -> str:
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return _pick(draw, *_NUMBERS, *_NUMBERS, *_CONSTANTS, "h", "d30", "ub")
     a, b = _number(draw, depth - 1), _number(draw, depth - 1)
-    kind = draw(st.integers(0, 11))
+    kind = draw(st.integers(0, 13))
+    if kind == 12:
+        return f"({a} // {_pick(draw, '1', '7', '3600', '0', '-2', b)})"
+    if kind == 13:
+        return f"epoch_us({_moment(draw, depth - 1)})"
     if kind < 4:
         return f"({a} {_pick(draw, '+', '-', '*', '*')} {b})"
     if kind == 10:
