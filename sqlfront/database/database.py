@@ -113,6 +113,8 @@ class Database:
                     with uncollected():
                         restore(found)
             except BaseException:
+                for log in found.logs:
+                    log.close()
                 found._root.close()
                 raise
             if not found.in_memory:
