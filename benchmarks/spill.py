@@ -67,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{options.times:g} parts of the state.",
         f"Spilled, the view takes {spilled['changes/s'] / memory['changes/s']:.2f} of the changes per second, and a "
         f"program without an engine {alone['changes/s'] / memory['changes/s']:.2f}.",
-        "The program is the bound for all that change rows in their places: a row that changes seldom costs a page that is "
-        "read and a page that is written. Only rows that move together as they change would need fewer.",
+        "The program is the bound for all that change rows in their places: a row that changes seldom costs a page "
+        "that is read and a page that is written. Only rows that move together as they change would need fewer.",
         f"The disk reads {reads:,.0f} or writes {writes:,.0f} pages per second. The pages of an event take the disk "
         f"{1e6 * pages:.1f} us, and the event in memory {1e6 / memory['changes/s']:.1f} us.",
     ]
