@@ -7,8 +7,10 @@ left out of the figures (`--warm`). Before the first event the process enters a 
 has a `times`th part of the state, and what the process takes beside the state. The other side has no limit and no
 spill. At the end the view is compared with sums by numpy.
 
-*Faults* are waits for a page of 4 KB. Faults, pages read and pages written are counted per event. At the end the disk
-reads and writes pages of a file, 2,000 at a time, without an engine. Linux with control groups, as root.
+*Faults* are waits for a page of 4 KB. Faults, pages read and pages written are counted per event. The third side has no
+engine: it adds to the words of the same keys' rows in a mapped file of the state's size, with the memory of the second,
+and asks for the pages of a batch before. So it is what the disk allows to all that change rows in their places. At the
+end the disk reads and writes pages of a file, 2,000 at a time. Linux with control groups, as root.
 """
 
 from __future__ import annotations
@@ -46,21 +48,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scattered", action="store_true")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--limit", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--state", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.side:
-        print(json.dumps(run(options)))
+        print(json.dumps(pages_alone(options) if options.side == "pages alone" else run(options)))
         return
     memory = side(options, "memory", 0)
     beside = memory["resident"] - memory["base"] - memory["state"]
     limit = int(beside + memory["state"] / options.times)
     spilled = side(options, "spill", limit)
-    rows = [{"side": name} | found for name, found in (("in memory", memory), ("spilled", spilled))]
+    alone = side(options, "pages alone", int(memory["state"] / options.times), memory["state"])
+    sides = (("in memory", memory), ("spilled", spilled), ("pages alone", alone))
+    rows = [{"side": name} | found for name, found in sides]
     reads, writes = disk(options.directory, False), disk(options.directory, True)
     pages = spilled["pages read"] / reads + spilled["written"] / writes
     notes = [
         f"The control group had {limit / 1e6:,.0f} MB: {beside / 1e6:,.0f} MB for the process, and one of "
         f"{options.times:g} parts of the state.",
-        f"Spilled, the view takes {spilled['changes/s'] / memory['changes/s']:.2f} of the changes per second.",
+        f"Spilled, the view takes {spilled['changes/s'] / memory['changes/s']:.2f} of the changes per second, and a "
+        f"program without an engine {alone['changes/s'] / memory['changes/s']:.2f}.",
+        "The program is the bound for all that change rows in their places: a row that changes seldom costs a page "
+        "that is read and a page that is written. Only rows that move together as they change would need fewer.",
         f"The disk reads {reads:,.0f} or writes {writes:,.0f} pages per second. The pages of an event take the disk "
         f"{1e6 * pages:.1f} us, and the event in memory {1e6 / memory['changes/s']:.1f} us.",
     ]
@@ -95,11 +103,19 @@ def disk(directory: str, writes: bool, count: int = 2000, size: int = 1 << 29) -
     return 5 * count / seconds
 
 
-def side(options: argparse.Namespace, name: str, limit: int) -> dict[str, Any]:
-    """One side in a process of its own."""
+def side(options: argparse.Namespace, name: str, limit: int, state: int = 0) -> dict[str, Any]:
+    """One side in a process of its own; `state` are the bytes of the pages alone."""
     passed = [f"--{key}={getattr(options, key)}" for key in ("keys", "batches", "warm", "directory")]
     passed += ["--scattered"] if options.scattered else []
-    command = [sys.executable, "-m", "benchmarks.spill", *passed, f"--side={name}", f"--limit={limit}"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.spill",
+        *passed,
+        f"--side={name}",
+        f"--limit={limit}",
+        f"--state={state}",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -125,18 +141,63 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         engine, resident = con.session.database.engine, harness.resident()
     found = con.execute("SELECT k, s0 FROM v ORDER BY k").to_arrow_table()
     keys = np.arange(options.keys)
-    changes = options.batches * BATCH
-    return {
-        "changes/s": changes / used["seconds"],
-        "faults": used["faults"] / changes,
-        "pages read": used["read"] / changes,
-        "written": used["written"] / changes,
+    return per_change(used, options.batches * BATCH) | {
         "state": engine.memory(),
         "in files": engine.spilled(),
         "resident": resident,
         "base": base,
         "right": bool(np.array_equal(found["s0"], counts * (keys % 1000))),
     }
+
+
+def pages_alone(options: argparse.Namespace) -> dict[str, Any]:
+    """What `run` gives, of a mapped file of rows, the words of which the events add 1 to."""
+    import mmap
+
+    import numpy as np
+
+    words, rng, used = options.state // options.keys // 8, np.random.default_rng(1), Counter[str]()
+    harness.release()
+    base, counts = harness.resident(), np.ones(options.keys, np.int32)
+    with tempfile.TemporaryFile(dir=options.directory) as file, limited(options.limit):
+        os.posix_fallocate(file.fileno(), 0, 8 * words * options.keys)
+        memory = mmap.mmap(file.fileno(), 8 * words * options.keys)
+        memory.madvise(mmap.MADV_RANDOM)
+        rows = np.frombuffer(memory, np.int64).reshape(options.keys, words)
+        for first in range(0, options.keys, BATCH):
+            rows[first : first + BATCH] = 1
+        for number in range(options.warm + options.batches):
+            met, before = np.unique(drawn(rng, options.keys), return_counts=True), taken()
+            for page in np.unique(met[0] * words // 512).tolist():
+                memory.madvise(mmap.MADV_WILLNEED, 4096 * page, 4096)
+            rows[met[0]] += met[1][:, None]
+            if number >= options.warm:
+                used.update(taken())
+                used.subtract(before)
+            counts[met[0]] += met[1]
+        resident, right = harness.resident(), bool(np.array_equal(rows[:, 0], counts))
+    changes = options.batches * BATCH
+    return per_change(used, changes) | {
+        "state": rows.nbytes,
+        "in files": rows.nbytes,
+        "resident": resident,
+        "base": base,
+        "right": right,
+    }
+
+
+def per_change(used: Counter[str], changes: int) -> dict[str, Any]:
+    """The changes per second, and what each has taken of the disk."""
+    taken = {"faults": used["faults"], "pages read": used["read"], "written": used["written"]}
+    return {"changes/s": changes / used["seconds"]} | {name: count / changes for name, count in taken.items()}
+
+
+def drawn(rng: Any, keys: int) -> Any:
+    """The keys of a batch: 90 % of the events are for the first tenth."""
+    import numpy as np
+
+    often = rng.random(BATCH) < 0.9
+    return np.where(often, rng.integers(0, keys // 10, BATCH), rng.integers(0, keys, BATCH))
 
 
 def changed(con: Any, options: argparse.Namespace) -> tuple[Counter[str], Any]:
@@ -150,8 +211,7 @@ def changed(con: Any, options: argparse.Namespace) -> tuple[Counter[str], Any]:
     for first in range(0, keys, BATCH):
         con.apply({"t": events(order[first : first + BATCH])})
     for number in range(options.warm + options.batches):
-        often = rng.random(BATCH) < 0.9
-        met = np.where(often, rng.integers(0, keys // 10, BATCH), rng.integers(0, keys, BATCH))
+        met = drawn(rng, keys)
         batch, before = events(met), taken()
         con.apply({"t": batch})
         if number >= options.warm:

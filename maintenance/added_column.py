@@ -11,6 +11,7 @@ from sqlfront.maintenance.output.output import table_batches
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.planner.model.query import LeafColumn
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
 def add_column(engine: Engine, name: str, column: Column, default: Any) -> None:
     """Add a column, whose value in all present rows is `default`, an Arrow array of one. No change may wait."""
     import numpy as np
-    import pyarrow as pa
 
     with engine.lock:
         relation = engine.relations[name]
         filled, rows = relation.base, []
         for batch, weights in table_batches(relation) if filled is not None else ():
-            values = default.take(pa.array(np.zeros(len(weights), np.int64)))
+            values = default.take(arrow_numbers(np.zeros(len(weights), np.int64)))
             rows.append((batch.append_column(column.name, values), weights))
         concerned = [relation, *(copy for copy in engine.relations.values() if copy.copy_of == name)]
         for each in concerned:

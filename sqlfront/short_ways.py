@@ -29,13 +29,14 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
         return _pass_on(session, kind, text, params, many)
     if session.database.keeps_nothing or (many and kind == "query"):
         return False
-    from sqlfront.read import short_reads
+    if kind == "query":
+        from sqlfront.read import short_reads
+
+        with session.database.turns.reading(), translated(session.reading_error):
+            return short_reads.read_shortly(session, text, params)
     from sqlfront.write import short_writes
 
     write = short_writes.write_many if many else short_writes.write_shortly
-    if kind == "query":
-        with session.database.turns.reading(), translated(session.reading_error):
-            return short_reads.read_shortly(session, text, params)
     check_all(session.database)
     with session.database.turns.writing(), translated(session.reading_error):
         return write(session, text, params)

@@ -12,8 +12,8 @@ from sqlfront.database.transactions import check_all
 from sqlfront.database.view_time import late_views
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
+from sqlfront.read.order_defaults import defaults_of
 from sqlfront.read.short_reads import UNKNOWN, get_directly, get_rows
-from sqlfront.read.written_orders import defaults_of
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import ProgrammingError

@@ -16,6 +16,7 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import COUNT, Part, shape_of
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
 
@@ -83,7 +84,7 @@ class _Touched:
         count, now, after = len(self._keys), self._told(), self._after
         if now is None or after is None:
             return np.arange(count)
-        places = pa.array(np.tile(np.arange(count), 2))
+        places = arrow_numbers(np.tile(np.arange(count), 2))
         columns = [pa.chunked_array([one, other]) for one, other in zip(now, after, strict=True)]
         positions, _ = net([places, *columns], np.repeat(np.array([-1, 1]), count))
         return np.unique(positions % max(count, 1))

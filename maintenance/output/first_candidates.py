@@ -17,6 +17,7 @@ from sqlfront.maintenance.program.rows import BATCH, Rows, RowSource
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, shown_places
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.codecs.codec import fixed_values
 from sqlfront.storage.sql_text import quote
 
@@ -142,10 +143,9 @@ def _least(values: np.ndarray, nulls: np.ndarray, direction: str, end: int) -> n
 def numbers_of(view: MaintainedView, rows: pa.Table, number: str, evaluate: Evaluate) -> tuple[np.ndarray, np.ndarray]:
     """The number of each row, a window function of raw columns: the places of the rows, in some order, and the numbers.
     O(rows log rows)."""
-    import pyarrow as pa
 
     types = {raw.name: raw.type for raw in view.definition.raw if raw.name in rows.column_names} | {_PLACE: "BIGINT"}
-    placed = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
+    placed = rows.append_column(_PLACE, arrow_numbers(np.arange(rows.num_rows)))
     found = evaluate(placed, types, [quote(_PLACE), number], settings=view.definition.settings)
     places, numbers = (column.to_numpy() for column in found.columns)
     return places, numbers

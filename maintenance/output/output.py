@@ -24,6 +24,7 @@ from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.maintenance.windows.order_walk import OrderWalk
 from sqlfront.planner.model.multiplicity import is_spread
 from sqlfront.planner.model.query import Limit, RawColumn
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.codecs.sums import decode_sum
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
@@ -186,7 +187,7 @@ def raw_batch(
         else:
             array = raw_column(view, source, raw)
         if repeat is not None and raw.window is None:
-            array = array.take(pa.array(repeat))
+            array = array.take(arrow_numbers(repeat))
         arrays.append(array)
         is_coded = raw.is_list or view.codec(raw) is not None
         fields.append(field(view, raw) if is_coded else pa.field(raw.name, array.type))

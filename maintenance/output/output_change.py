@@ -17,6 +17,7 @@ from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, shown_places
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -53,9 +54,8 @@ class OutputChange:
 
     def weighted(self, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
         """The rows with their weights as column `_weight`, in plain types; `types` are DuckDB's."""
-        import pyarrow as pa
 
-        return plain(self.rows, types).append_column("_weight", pa.array(self.weights))
+        return plain(self.rows, types).append_column("_weight", arrow_numbers(self.weights))
 
 
 class EncodedChange(OutputChange):
@@ -93,11 +93,10 @@ class EncodedChange(OutputChange):
 
 def netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:
     """Rows with weights as a change: equal rows once, without those whose weights cancel."""
-    import pyarrow as pa
 
     if rows.num_columns:
         positions, weights = net(rows.columns, weights)
-        rows = rows.take(pa.array(positions))
+        rows = rows.take(arrow_numbers(positions))
     return OutputChange(rows, weights, np.where(weights > 0, INSERT, DELETE))
 
 
@@ -161,11 +160,11 @@ def first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Iterat
     table = pa.Table.from_batches(candidates(view, evaluate), schema(view)).combine_chunks()
     for raw in table.to_batches():
         rows, visible = sql_rows(view, evaluate, raw)
-        kept = pa.Table.from_batches([raw]).take(pa.array(visible))
+        kept = pa.Table.from_batches([raw]).take(arrow_numbers(visible))
         first = first_places(view, kept, limit)
         if first is None:
             first = _numbered(view, kept, limit, evaluate)
-        yield from rows.take(pa.array(first)).combine_chunks().to_batches()
+        yield from rows.take(arrow_numbers(first)).combine_chunks().to_batches()
 
 
 def _numbered(view: MaintainedView, rows: pa.Table, limit: Limit, evaluate: Evaluate) -> np.ndarray:
@@ -202,7 +201,7 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
     visible = np.arange(raw.num_rows)
     if definition.having:
         visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())
-        rows = rows.select(range(rows.num_columns - 1)).take(pa.array(visible))
+        rows = rows.select(range(rows.num_columns - 1)).take(arrow_numbers(visible))
     rows = rows.rename_columns(names)
     view.output_schema, view.output_row = rows.schema, rows.take(pa.array([0])) if len(rows) else view.output_row
     return rows, visible
@@ -220,7 +219,7 @@ def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table 
     for number, (place, type_) in enumerate(zip(places, schema.types, strict=True)):
         if place is None:
             assert row is not None
-            arrays.append(row.column(number).take(pa.array(np.zeros(raw.num_rows, np.int64))))
+            arrays.append(row.column(number).take(arrow_numbers(np.zeros(raw.num_rows, np.int64))))
             continue
         array = as_shown(raw.column(place), type_)
         if array is None:
@@ -244,12 +243,11 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
 
 def images(change: OutputChange, version: int, timestamp: Any) -> pa.Table:
     """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp."""
-    import pyarrow as pa
 
     rows, kinds, copies = change.rows, change.kinds, np.abs(change.weights)
     if (copies != 1).any():
         places = np.repeat(np.arange(len(change)), copies)
-        rows, kinds = rows.take(pa.array(places)), kinds[places]
+        rows, kinds = rows.take(arrow_numbers(places)), kinds[places]
     return _stamped(rows, kinds, version, timestamp)
 
 
@@ -300,8 +298,8 @@ def _stamped(rows: pa.Table, kinds: np.ndarray, version: int, timestamp: Any) ->
     if len(kinds) and (kinds == kinds[0]).all():
         types = _repeated(int(kinds[0]), len(kinds))
     else:
-        types = pa.array(CHANGE_TYPES).take(pa.array(kinds.astype(np.int8)))
+        types = pa.array(CHANGE_TYPES).take(arrow_numbers(kinds.astype(np.int8)))
     rows = rows.append_column("_change_type", types)
-    rows = rows.append_column("_commit_version", pa.array(np.full(len(kinds), version, np.int64)))
+    rows = rows.append_column("_commit_version", arrow_numbers(np.full(len(kinds), version, np.int64)))
     stamps = pa.repeat(pa.scalar(timestamp, pa.timestamp("us")), len(kinds))
     return rows.append_column("_commit_timestamp", stamps)

@@ -35,6 +35,7 @@ from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import output_keys, shown_tuple
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.codecs.sums import combine
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
@@ -211,7 +212,7 @@ def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputCh
     paired[1:] |= paired[:-1]
     kinds = np.where(sums > 0, INSERT, DELETE)
     kinds[paired] = np.where(sums > 0, UPDATE_POSTIMAGE, UPDATE_PREIMAGE)[paired]
-    return OutputChange(rows.take(pa.array(positions)), sums, kinds)
+    return OutputChange(rows.take(arrow_numbers(positions)), sums, kinds)
 
 
 class Gathered:

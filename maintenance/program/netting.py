@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs.net import net_rows
 
@@ -44,8 +45,8 @@ def net(columns: Sequence[Any], weights: np.ndarray) -> tuple[np.ndarray, np.nda
     if len(weights) < 2:
         return np.flatnonzero(weights), weights[weights != 0]
     keys = [str(number) for number in range(len(columns))]
-    position = pa.array(np.arange(len(weights)))
-    table = pa.table([*map(_comparable, columns), pa.array(weights), position], [*keys, "weight", "position"])
+    position = arrow_numbers(np.arange(len(weights)))
+    table = pa.table([*map(_comparable, columns), arrow_numbers(weights), position], [*keys, "weight", "position"])
     totals = table.group_by(keys, use_threads=False).aggregate([("weight", "sum"), ("position", "min")])
     sums = totals.column("weight_sum").to_numpy()
     positions = totals.column("position_min").to_numpy()

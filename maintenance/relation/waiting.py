@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.program.netting import net
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,10 +36,9 @@ class Waiting:
     def add(self, item: Encoded) -> int:
         """Keep the rows of an epoch; the bytes that they take. They are copied: who gave them may overwrite them.
         O(rows)."""
-        import pyarrow as pa
 
         rows, weights = rows_of(item, self._names)
-        rows = rows.take(pa.array(np.arange(len(weights))))
+        rows = rows.take(arrow_numbers(np.arange(len(weights))))
         return self._keep(rows, weights.copy())
 
     def add_row(self, row: Sequence[Any], weight: int) -> None:
@@ -81,7 +81,7 @@ class Waiting:
         # One epoch's text may be large_string, another's string.
         rows = pa.concat_tables([self._copy.as_declared(rows) for rows, _ in parts])
         positions, weights = net(rows.columns, np.concatenate([weights for _, weights in parts]))
-        return rows.take(pa.array(positions)), weights
+        return rows.take(arrow_numbers(positions)), weights
 
     def clear(self) -> None:
         self.rows, self.bytes, self._parts, self._single = 0, 0, [], []

@@ -24,7 +24,7 @@ from sqlfront.database.user_settings import memory_limit
 from sqlfront.sql.remembered import follow
 from sqlfront.storage.capture.capture import Capture, QualifiedName
 from sqlfront.storage.errors import DataError, InterfaceError, OperationalError, ProgrammingError, StaleRead
-from sqlfront.storage.native.starting import starting
+from sqlfront.storage.native.starting import starting, uncollected
 from sqlfront.storage.outside.change_log import ChangeLog
 
 if TYPE_CHECKING:
@@ -110,8 +110,11 @@ class Database:
             found = cls(path, config)
             try:
                 if not found.in_memory:
-                    restore(found)
+                    with uncollected():
+                        restore(found)
             except BaseException:
+                for log in found.logs:
+                    log.close()
                 found._root.close()
                 raise
             if not found.in_memory:

@@ -7,6 +7,7 @@ views read, or takes in captured changes, has had the mark taken away and commit
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import SCHEMA
@@ -38,10 +39,8 @@ def read_mark(con: Any) -> int | None:
 
 
 def _write_epoch(database: Database, reserved: int, mark: int | None = None) -> None:
-    con = database.cursor()
-    with transaction(con):
+    with closing(database.cursor()) as con, transaction(con):
         con.execute(f"DELETE FROM {SCHEMA}.state")
         con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, ?)", [database.engine.epoch, reserved])
         if mark is not None:
             con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, NULL)", [mark])
-    con.close()

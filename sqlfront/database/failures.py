@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage import errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger("sqlfront")
 
 
 def expect_copy() -> None:
@@ -49,6 +52,17 @@ _INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nK
 def translated(scan_error: Callable[[], BaseException | None] | None) -> AbstractContextManager[None]:
     """Raise sqlfront errors for DuckDB's; `scan_error` tells what a scan of ours raised inside DuckDB."""
     return _Translated(scan_error)
+
+
+@contextmanager
+def logged(path: str, so: str) -> Iterator[None]:
+    """Let the body fail without harm: the log says of the file at a path why DuckDB or the system refused it (no room,
+    no right to write), and what is `so` therefore."""
+    try:
+        with translated(None):
+            yield
+    except (errors.Error, OSError) as error:
+        _log.warning("sqlfront: %s: %s: %s", path, so, error)
 
 
 class _Translated:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from sqlfront.database.database import Database
 from sqlfront.database.durable import compact_logs, log_changes, log_epoch
 from sqlfront.database.entries import ChangeTable, ViewEntry
+from sqlfront.database.failures import logged
 from sqlfront.database.pinned import Snapshot, for_a_read
 from sqlfront.database.user_settings import lossless, restore
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -201,7 +202,7 @@ class Transaction:
                     for entry in self.rebinding.views:
                         self.snapshot.refuse_changed(entry)
                     self.rebinding.build(con, undo)
-                logged = self._log(changes)
+                rows_logged = self._log(changes)
                 signals.check()
             for table in self._truncated.values():
                 table.lost = None
@@ -212,10 +213,11 @@ class Transaction:
                 self.epoch = database.engine.commit(applied, started - self.writing)
             database.note_epoch()
             database.offsets |= self._offsets
-            for number, rows in logged.items():
+            for number, rows in rows_logged.items():
                 database.log.note_appended(number, rows)
-            if logged:
-                compact_logs(database, now=False)
+            if rows_logged:
+                with logged(database.path, "a log of a change table stays as long as it is"):  # COMMIT is done.
+                    compact_logs(database, now=False)
             return self.epoch
 
     @contextmanager

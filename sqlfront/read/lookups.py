@@ -19,9 +19,9 @@ from sqlfront.database.stored_views import view_query
 from sqlfront.read.comparing import compares_as, output_variables
 from sqlfront.read.constants import MISSING, constant_of
 from sqlfront.read.counting import counted
+from sqlfront.read.order_defaults import defaults_of
 from sqlfront.read.ordered_reads import served_limit
 from sqlfront.read.top import ranked_scan
-from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.statements import Equality, PassThrough
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import quote

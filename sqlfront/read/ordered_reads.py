@@ -14,9 +14,10 @@ from sqlglot import exp
 from sqlfront.planner.model.query import Limit, is_grouped
 from sqlfront.read.constants import constant_of
 from sqlfront.read.keyset import after_bound, read_bound
+from sqlfront.read.order_defaults import defaults_of
 from sqlfront.read.plain_reads import plain_read
 from sqlfront.read.top import within
-from sqlfront.read.written_orders import defaults_of, position_of, spelled
+from sqlfront.read.written_orders import position_of, spelled
 from sqlfront.sql.query_trees import column_name
 from sqlfront.sql.statements import PassThrough
 

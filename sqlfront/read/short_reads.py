@@ -16,16 +16,13 @@ from functools import lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from sqlfront.database.held_result import HeldRows
 from sqlfront.database.names import meant
 from sqlfront.read.comparing import is_same, output_variables
-from sqlfront.read.ordered_reads import limit_of, read_in_order
+from sqlfront.read.order_defaults import defaults_of
+from sqlfront.read.short_select import ShortSelect, read_select
 from sqlfront.read.top import reader_for
 from sqlfront.read.whole_views import WholeView, whole_view
-from sqlfront.read.written_orders import defaults_of
-from sqlfront.sql.query_trees import clauses, column_name, connected, only_table, parameter_name, query_tree
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -179,40 +176,37 @@ def given_values(literals: Sequence[Any], params: Any) -> Sequence[Any] | None:
 
 def _planned(session: Session, shape: str) -> Plan | None:
     """The plan of a shape. It is remembered if its view's name is."""
-    tree = query_tree(shape)
-    table = only_table(tree) if isinstance(tree, exp.Select) else None
-    if not isinstance(tree, exp.Select) or table is None:
+    select = read_select(shape)
+    if select is None:
+        from sqlfront.read.select_trees import select_of_tree  # With sqlglot.
+
+        select = select_of_tree(shape)
+    if select is None:
         session.plans[shape] = None
         return None
-    parts = tuple(part.name for part in table.parts)
-    entry = session.database.views.get(meant(session, parts) or ("", ""))
-    if parts not in session.meant:
+    entry = session.database.views.get(meant(session, select.parts) or ("", ""))
+    if select.parts not in session.meant:
         return None
-    plan = None if entry is None else _plan(session, shape, tree, table.alias_or_name.casefold(), entry)
+    plan = None if entry is None else _plan(session, shape, select, entry)
     session.plans[shape] = plan
     return plan
 
 
-def _plan(session: Session, shape: str, tree: exp.Select, name: str, entry: ViewEntry) -> Plan | None:
-    columns = _shown(tree, name, entry)
+def _plan(session: Session, shape: str, select: ShortSelect, entry: ViewEntry) -> Plan | None:
+    columns = _shown(select, entry)
     if columns is None or entry.definition.collations or defaults_of(session).collated:
         return None
-    used = clauses(tree)
     read: Callable[[Session, Sequence[Any]], Rows | None] | None
-    if used == {"expressions", "from_"}:
-        read = partial(_all_rows, entry)
-    elif used == {"expressions", "from_", "where"}:
-        read = _look_up(tree, name, entry)
-    elif used == {"expressions", "from_", "order", "limit"}:
+    if select.in_order:
         read = _first_rows(session, shape, entry)
     else:
+        read = _look_up(select, entry) if select.equal else partial(_all_rows, entry)
+    if read is None:
         return None
     every = tuple(range(len(entry.definition.columns)))
     places = tuple(place for place, _ in columns)
     types = tuple((label, entry.definition.columns[place][1]) for place, label in columns)
-    if read is None:
-        return None
-    whole = whole_view(entry, columns) if used == {"expressions", "from_"} else None
+    whole = None if select.in_order or select.equal else whole_view(entry, columns)
     return Plan(entry, read, None if places == every else partial(_picked, places), types, whole)
 
 
@@ -222,44 +216,31 @@ def _picked(places: Sequence[int], rows: Rows) -> Rows:
     return list(map(itemgetter(*places), rows))
 
 
-def _shown(tree: exp.Select, table: str, entry: ViewEntry) -> list[tuple[int, str]] | None:
-    """The columns of SELECT as places in the view's rows and names; None for anything but columns."""
+def _shown(select: ShortSelect, entry: ViewEntry) -> list[tuple[int, str]] | None:
+    """The columns of SELECT as places in the view's rows and names; None for other columns."""
     names = [name.casefold() for name, _ in entry.definition.columns]
     found: list[tuple[int, str]] = []
-    for item in tree.expressions:
-        if isinstance(item, exp.Star) and not clauses(item):
+    for item in select.items:
+        if item.column is None:
             found += [(place, name) for place, (name, _) in enumerate(entry.definition.columns)]
             continue
-        name = _column(item.unalias(), table)
-        if name is None or name not in names:
+        if item.column.table not in ("", select.table) or item.column.name not in names:
             return None
-        place = names.index(name)
-        found.append((place, item.alias if isinstance(item, exp.Alias) else entry.definition.columns[place][0]))
+        place = names.index(item.column.name)
+        found.append((place, entry.definition.columns[place][0] if item.label is None else item.label))
     return found
 
 
-def _column(node: exp.Expr, table: str) -> str | None:
-    """The name of a column of the only table, in lower case."""
-    if isinstance(node, exp.Column) and node.table.casefold() == table and clauses(node) == {"this", "table"}:
-        return node.name.casefold()
-    return column_name(node)
-
-
-def _look_up(tree: exp.Select, table: str, entry: ViewEntry) -> Callable[[Session, Sequence[Any]], Rows | None] | None:
+def _look_up(select: ShortSelect, entry: ViewEntry) -> Callable[[Session, Sequence[Any]], Rows | None] | None:
     """Reads the rows that equal parameters in columns that lead to them."""
     from sqlfront.maintenance.output.look_up import look_up_by
 
     variables, places = output_variables(entry), dict[str, int]()
-    for part in connected(tree.args["where"].this, exp.And):
-        if not isinstance(part, exp.EQ):
+    for column, parameter in select.equal:
+        variable = variables.get(column.name) if column.table in ("", select.table) else None
+        if variable is None or variable in places:
             return None
-        sides = [part.this.unnest(), part.expression.unnest()]
-        if isinstance(sides[0], exp.Placeholder):
-            sides.reverse()
-        variable = variables.get(_column(sides[0], table) or "")
-        if variable is None or variable in places or not isinstance(sides[1], exp.Placeholder):
-            return None
-        places[variable] = int(parameter_name(sides[1])) - 1
+        places[variable] = parameter
     wanted = tuple(places)
     codecs = [entry.maintained.codecs[variable] for variable in wanted]
 
@@ -286,6 +267,8 @@ def _first_rows(
     session: Session, shape: str, entry: ViewEntry
 ) -> Callable[[Session, Sequence[Any]], Rows | None] | None:
     """Reads the first rows of the view's first order."""
+    from sqlfront.read.ordered_reads import limit_of, read_in_order
+
     select = read_in_order(session, shape, entry)
     if select is None:
         return None

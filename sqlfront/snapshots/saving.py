@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.epoch_numbers import save_epoch
-from sqlfront.database.failures import translated
+from sqlfront.database.failures import logged, translated
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import check_all, transaction
 from sqlfront.planner.model.computed_rows import TemporalRows
@@ -52,13 +52,15 @@ class _Begun:
 
 
 def close_file(database: Database) -> None:
-    """Write down what the next process begins with: short logs, a snapshot, the last epoch."""
-    compact_logs(database, now=True)
+    """Write down what the next process begins with: short logs, a snapshot, the last epoch. What cannot be written, for
+    want of room, is logged: the file has all rows without, and the next process builds its views from them."""
+    with logged(database.path, "logs of change tables stay as long as they are"):
+        compact_logs(database, now=True)
     mark = None
     try:
         mark = save_snapshot(database)
     finally:
-        with database.lock:
+        with database.lock, logged(database.path, "views will be built from their tables"):
             publish(database, None)
             save_epoch(database, mark)
 

@@ -21,8 +21,8 @@ from sqlfront.database.names import meant
 from sqlfront.database.transactions import Transaction
 from sqlfront.maintenance.relation.keyed_rows import decoded_rows, keyed_changes
 from sqlfront.read.comparing import is_same
+from sqlfront.read.order_defaults import defaults_of
 from sqlfront.read.short_reads import UNKNOWN, given_values, shape_of
-from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.name_parts import NAME, TABLE, listed, split_name
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError, NotSupportedError

@@ -17,6 +17,13 @@ _NUMBERS = {np.dtype(kind): pa.from_numpy_dtype(kind) for kind in np.typecodes["
 _SMALL = 1 << 14
 
 
+def arrow_numbers(values: np.ndarray) -> pa.Array:
+    """Whole or floating numbers as an Arrow array over the same memory, without NULLs. `pa.array` would first import
+    pandas, where that is installed: 0.3 s and 50 MB."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(_NUMBERS[values.dtype], len(values), [None, pa.py_buffer(values)])
+
+
 def as_arrow_rows(data: Any) -> pa.RecordBatch | pa.Table | None:
     """What is pyarrow's as it is, and a DataFrame of numbers as pandas exports it: NaN is NULL. None for others."""
     if isinstance(data, (pa.RecordBatch, pa.Table)):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.codecs.codec import Codec, nulls_of
 from sqlfront.storage.codecs.nested_types import NestedType, tuple_names
 from sqlfront.storage.codecs.order import is_orderable, order_places
@@ -207,7 +208,7 @@ class Lists(Layout):
             parts.append(part)
             owners.append(rows)
         owner = np.concatenate(owners)
-        values = pa.concat_arrays(parts).take(pa.array(np.argsort(owner, kind="stable")))
+        values = pa.concat_arrays(parts).take(arrow_numbers(np.argsort(owner, kind="stable")))
         if pa.types.is_map(self.arrow_type):  # Its entries have a type of their own: keys are never NULL.
             entry = [self.arrow_type.key_field, self.arrow_type.item_field]
             values = pa.StructArray.from_arrays([values.field(0), values.field(1)], fields=entry)
@@ -242,7 +243,7 @@ class Arrays(Layout):
             parts.append(part.take(_positions(present)))
         ends[present] = places
         order = np.arange(len(at) * self._size).reshape(self._size, len(at)).T.ravel()
-        values = pa.concat_arrays(parts).take(pa.array(order))
+        values = pa.concat_arrays(parts).take(arrow_numbers(order))
         return pa.Array.from_buffers(self.arrow_type, len(at), [_validity(present)], children=[values]), ends
 
 

@@ -15,10 +15,18 @@ _SPIN = "OPENBLAS_THREAD_TIMEOUT"
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Kernels are ready, numpy is loaded, and no garbage is collected: modules make none, and a full collection among
-    thousands of new objects takes 10 ms. OperationalError if there is no way to have kernels."""
+    """Kernels are ready, numpy is loaded, and no garbage is collected. OperationalError if there is no way to have
+    kernels."""
     ensure_kernels()
-    _load_numpy()
+    with uncollected():
+        _load_numpy()
+        yield
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage is collected while modules are loaded or views restored: these make none, and a full collection among
+    thousands of new objects takes 10 ms."""
     collected = gc.isenabled()
     gc.disable()
     try:
