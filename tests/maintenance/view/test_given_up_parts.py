@@ -1,4 +1,4 @@
-"""Heavy and light parts that were made for observed changes give way to a tree, and come back if the tree costs more."""
+"""Heavy and light parts that were made for observed changes give way to a tree, and come back if it costs more."""
 
 from __future__ import annotations
 
