@@ -92,7 +92,7 @@ def _report_streams(options: argparse.Namespace) -> None:
         "A change is a copy of a random row of each table, which comes or goes: means, without a subscriber. duckdb: "
         "its query ran once on all cores, and only counted its rows.",
         "emitted: rows told to a subscriber by single rows of the second half of the stream, per second of processor "
-        "time.",
+        "time. by batches: by epochs of `batch` rows, as many as make a million rows, and 1,000 at most.",
         "stored rows: rows of each table with a chain of views that stores every join. There the view is so many times "
         "faster, by processor time, and smaller, in bytes.",
     ]

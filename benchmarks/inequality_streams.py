@@ -19,6 +19,8 @@ import pyarrow as pa
 from benchmarks.range_joins import CHAIN, KEYED, OVERLAP, Columns, keyed, plain
 
 HOUR = 3_600
+BATCH, MOST_TOLD = 1_000, 1_000_000
+"""Changed rows of a batch, and rows that one should make at most."""
 PAIRS = "SELECT a, b, c, d, e, f FROM r, s WHERE a < d"
 KEYED_PAIRS = "SELECT a, b, c, d, e, f, s.k FROM r, s WHERE a < d"
 CHAINED, KEYED_CHAINED = "FROM pairs, t WHERE d < g", "FROM pairs, t WHERE d < g AND pairs.k = t.k"
@@ -123,7 +125,9 @@ def measure(stream: Stream, sizes: Sizes) -> dict[str, Any]:
     assert con.view("v").count() == found["result"], f"{stream.name}: the view is not its query"
     found |= {"duckdb ms": again, "times duckdb": again / ms, "entries/row": entries(con)[0] / held}
     con.close()
-    found["emitted M/s"] = emitted(stream, rows, sizes.seconds)
+    found["emitted M/s"], each = emitted(stream, rows, sizes.seconds)
+    found["batch"] = int(max(1, min(BATCH, MOST_TOLD / max(each, 1))))
+    found["by batches M/s"], _ = emitted(stream, rows, sizes.seconds, found["batch"])
     return found | beside_stored(stream, max(50, int(min(stream.few * sizes.few, rows))), sizes.times)
 
 
@@ -162,23 +166,40 @@ def _come_and_go(con: Any, changes: Sequence[tuple[str, tuple[int, ...]]]) -> No
             con.apply_row(table, row, weight)
 
 
-def emitted(stream: Stream, rows: int, seconds: float) -> float:
-    """Millions of rows that a subscriber is told of per second of processor time, by single rows of the second half of
-    the stream in random order, for so many seconds."""
+def emitted(stream: Stream, rows: int, seconds: float, batch: int = 1) -> tuple[float, float]:
+    """Millions of rows that a subscriber is told of per second of processor time, and rows for a changed one, by the
+    second half of the stream in random order, for so many seconds, a row or a batch an epoch."""
     con, loaded = opened(stream, rows, share=0.5)
     rest = [(table, place) for table, columns in loaded.items() for place in range(rows // 2, _length(columns))]
-    order, told = np.random.default_rng(3).permutation(len(rest)), 0
+    order, told, changed = np.random.default_rng(3).permutation(len(rest)), 0, 0
     with con.view("v").subscribe(snapshot=False, buffer=1) as feed:
         begun, end = time.process_time(), time.perf_counter() + seconds
-        for number in order:
-            table, place = rest[number]
-            con.apply_row(table, tuple(int(values[place]) for values in loaded[table].values()))
+        while changed < len(order):
+            _add(con, loaded, [rest[number] for number in order[changed : changed + batch]])
+            changed = min(changed + batch, len(order))
             told += 0 if (change := feed.poll()) is None else change.num_rows
             if time.perf_counter() > end:  # To ask for the processor's time may take as long as a change.
                 break
         taken = time.process_time() - begun
     con.close()
-    return told / taken / 1e6
+    return told / taken / 1e6, told / changed
+
+
+def _add(con: Any, loaded: dict[str, Columns], rows: Sequence[tuple[str, int]]) -> None:
+    """An epoch that adds rows, by their places in the tables."""
+    if len(rows) == 1:
+        [(table, place)] = rows
+        con.apply_row(table, tuple(int(values[place]) for values in loaded[table].values()))
+        return
+    places: dict[str, list[int]] = {}
+    for table, place in rows:
+        places.setdefault(table, []).append(place)
+    con.apply(
+        {
+            table: pa.table({name: values[own] for name, values in loaded[table].items()})
+            for table, own in places.items()
+        }
+    )
 
 
 def beside_stored(stream: Stream, few: int, times: int) -> dict[str, Any]:

@@ -1,18 +1,21 @@
-"""The shortest way in for a single row whose change passes through nodes that other nodes read.
+"""The shortest way in for a single row whose change passes through nodes that other nodes read, or has listeners.
 
 A *chain* is what such an epoch runs: the programs of the table, and a stage for each relation that a node feeds. A
 stage makes encoded rows of its relation. The words of as-of joins, and of views without computed columns, are copied;
-other views tell their changes as in the general way. A table has a chain if its changes reach no other nodes, and
-nobody listens to any of them. An epoch that asks for attention is taken back and goes the general way.
+other views tell their changes as in the general way. Listeners are told when the epoch is committed. A table has a
+chain if its changes reach no other nodes, and no listener wants the changes of a node that feeds a relation. An epoch
+that overflows or deletes an absent row is taken back and goes the general way.
 
-Invariant: a chain leaves the state, the counters of changes and the steps that the general way would leave.
-Cost: the programs, and some calls for each stage.
+Invariant: a chain leaves the state, the counters of changes and the steps that the general way would leave, and tells
+listeners the same changes.
+Cost: the programs, some calls for each stage, and for each listener its change.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -32,6 +35,7 @@ from sqlfront.storage.stores.row_addresses import address_of
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.engine import Engine
+    from sqlfront.maintenance.output.output_change import OutputChange
     from sqlfront.maintenance.relation.base_relation import Relation
     from sqlfront.maintenance.view.emission import OutputDelta
     from sqlfront.storage.codecs.codec import Codec
@@ -43,6 +47,8 @@ Columns = Sequence[tuple["Codec", Sequence[int]]]
 MOST_ROWS = 4096
 """A node that puts out more rows of one epoch goes the general way, where memory is looked at as they come."""
 _NO_ROWS = np.empty((0, 1), np.int64)
+_ATTENDED = at.SHRINK | at.REBALANCE
+"""What an epoch may ask for that is done after it."""
 
 
 class Stage(Protocol):
@@ -63,13 +69,21 @@ class Stage(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Chain:
+    """The stages in the order in which they run, with what they feed, and the nodes that have listeners."""
+
+    links: Sequence[Link]
+    listened: Sequence[Node]
+
+
 class ChainedFastPath(RowFastPath):
     """The fast path of a relation whose changes pass through a chain."""
 
-    def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, chain: Sequence[Link]) -> None:
+    def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, chain: Chain) -> None:
         super().__init__(engine, relation, programs, heard=True, is_chained=True)
         self._chain, self._machine = chain, engine.machine
-        if any(link.relation.has_dictionaries for link in chain):
+        if any(link.relation.has_dictionaries for link in chain.links):
             self._sweep = engine.sweep_dictionaries
 
     def _run_kept(self, row: Sequence[Any], weight: int) -> int | None:
@@ -88,23 +102,28 @@ class ChainedFastPath(RowFastPath):
             except BaseException:
                 self._take_back(done)
                 raise
-            if flags & ~at.SHRINK:
+            if flags & ~_ATTENDED:
                 self._take_back(done)
                 return -at.REFUSED
             if flags:
-                self._engine.shrink([item.relation for item in done])
+                self._attend_to(flags, [item.relation for item in done])
             for item in done:
                 item.relation.counter[0] += item.rows
             self._machine.epochs += 1
-            self._forget()
+            if self._chain.listened:
+                self._engine.subscribers.tell(self._engine.epoch, done, {}, _output)
+            else:
+                self._forget()
+            if flags & at.REBALANCE:
+                self._engine.pulled.bound()
             return self._engine.epoch
 
     def _run_stages(self, done: list[Encoded]) -> int:
         """Run the epoch, stage by stage, until one asks for attention; the flags, REFUSED if a row is not computed
         here. What has run is `done`."""
         flags = self._run(self._encoded, done)
-        for link in self._chain:
-            if flags & ~at.SHRINK:
+        for link in self._chain.links:
+            if flags & ~_ATTENDED:
                 break
             try:
                 rows = link.stage.rows(done)
@@ -120,14 +139,22 @@ class ChainedFastPath(RowFastPath):
         done.append(item)
         return flags
 
+    def _attend_to(self, flags: int, relations: Sequence[Relation]) -> None:
+        if flags & at.SHRINK:
+            self._engine.shrink(relations)
+        if flags & at.REBALANCE:
+            self._engine.rebalance(relations)
+
     def _take_back(self, done: list[Encoded]) -> None:
         self._engine.undo_encoded(done)
         self._forget()
 
     def _forget(self) -> None:
         """Forget the rows that views have gathered: their stages made them from the table's."""
-        for link in self._chain:
+        for link in self._chain.links:
             link.stage.node.begin()
+        for node in self._chain.listened:
+            node.begin()
 
 
 class Link:
@@ -211,6 +238,10 @@ class ToldRows:
         return -1
 
 
+def _output(node: Node, done: Sequence[Encoded]) -> OutputChange:
+    return node.output(done)
+
+
 def _is_touched(node: Node, done: Sequence[Encoded]) -> bool:
     """Whether a relation of the node has changes."""
     return any(item.relation.name in node.relations for item in done)
@@ -239,14 +270,17 @@ class Chains:
                 found |= {relation for node in self._feeding[name] for relation in node.relations}
         return found
 
-    def of(self, name: str) -> list[Link] | None:
-        """The chain of a relation; None if its changes go the general way, or reach no node that others read."""
-        reached, waiting = set[str](), [name]
+    def of(self, name: str) -> Chain | None:
+        """The chain of a relation; None if its changes go the general way, or reach no node that others read or listen
+        to."""
+        reached, listened, waiting = set[str](), dict[str, Node](), [name]
         while waiting:
             relation = waiting.pop()
             for node in self._readers[relation]:
                 fed = self._fed[node.name]
-                if self._is_heard(node, fed):
+                if self._is_listened_to(node, fed):
+                    listened[node.name] = node
+                elif self._is_heard(node, fed):
                     return None
                 waiting += [one for one in fed if one not in reached]
                 reached.update(fed)
@@ -254,7 +288,12 @@ class Chains:
             return None
         links = [self._link(relation) for relation in sorted(reached, key=self._order.__getitem__)]
         found = [link for link in links if link is not None]
-        return found if found and len(found) == len(links) else None
+        return Chain(found, list(listened.values())) if (found or listened) and len(found) == len(links) else None
+
+    def _is_listened_to(self, node: Node, fed: Sequence[str]) -> bool:
+        """Whether listeners alone want the changes of a view."""
+        is_listened = node.name in self._engine.subscribers.listened()
+        return is_listened and not fed and isinstance(node, TreeNode) and node.name not in self._engine.pulled.nodes
 
     def _is_heard(self, node: Node, fed: Sequence[str]) -> bool:
         """Whether somebody else wants the changes of a node than the relations that it feeds."""

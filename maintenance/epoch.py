@@ -114,8 +114,8 @@ class Applied:
 class RowFastPath:
     """One row into a relation's program with one packing and one call, when each column takes one word.
 
-    It reports nothing: where a view's changes are `heard`, it stays closed, unless it is chained (see
-    maintenance/chained_rows.py). `close` it when the programs change.
+    It reports nothing: where a view's changes are `heard`, it stays closed, unless it is chained: a chain tells
+    listeners (see maintenance/chained_rows.py). `close` it when the programs change.
     """
 
     def __init__(

@@ -88,8 +88,10 @@ class Replanning(State):
         self.next_look = self.machine.epochs + OFTEN
         for view in list(self.views.values()):
             window = view.observation.end(view, self._steps(view)) if view.observation is not None else None
-            if window is not None and view.observation is not None and view.observation.may_try(view):
-                self._look_at(view, view.observation, window)
+            if window is not None and view.observation is not None:
+                view.observation.note(window)
+                if view.observation.may_try(view):
+                    self._look_at(view, view.observation, window)
 
     def replan(self, name: str, plan: Plan, epsilon: float, room: Room | None = None) -> None:
         """Keep a view by another plan of its definition, built from the rows of its stores beside the running plan, in
@@ -169,13 +171,13 @@ class Replanning(State):
         from sqlfront.maintenance.view.choices import better_plan, whole_again  # With the planner, when it is asked.
 
         if observation.divides:
-            if self._take(view, observation, partial(whole_again, view, self.dictionaries, window)):
+            if self._take(view, observation, partial(whole_again, view, self.dictionaries, observation, window)):
                 observation.try_now(window.changes)
             return
         predicted = predicted_mean(predict(view), rates_of(view))
         if predicted is not None and _is_worth_a_look(observation, window, predicted):
             observation.try_now(window.changes)
-            self._take(view, observation, partial(better_plan, view, self.dictionaries, window, predicted))
+            self._take(view, observation, partial(better_plan, view, self.dictionaries, observation, window, predicted))
 
     def _take(self, view: MaintainedView, observation: Observation, choose: Callable[[], Choice | None]) -> bool:
         """Keep a view by the plan that `choose` gives, if any, and tell whether there is one. If it cannot be, the
@@ -190,7 +192,7 @@ class Replanning(State):
             what = error.what if isinstance(error, Error) else f"{type(error).__name__}: {error}"
             reason, failed = f"{reason}, but {what}", True
         else:
-            observation.divides = choice.epsilon is not None
+            observation.planned(divides=choice.epsilon is not None)
         observation.replans.append(Replan(self.machine.epochs, reason, failed))
         observation.begin(view, self._steps(view))
         return True
@@ -198,7 +200,8 @@ class Replanning(State):
 
 def _is_worth_a_look(observation: Observation, window: Window, predicted: float) -> bool:
     near = 1 / APART < window.observed / max(predicted, 1.0) < APART
-    return not near or window.observed >= MANY_STEPS or observation.is_other_mix(window)
+    dear = window.observed >= MANY_STEPS or observation.fewer_by_parts(window) is not None
+    return not near or dear or observation.is_other_mix(window)
 
 
 def _rename(sources: Iterable[Source], change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> None:

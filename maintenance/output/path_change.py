@@ -22,13 +22,15 @@ from sqlfront.maintenance.output.output_change import (
     OutputChange,
     as_shown,
     netted,
+    netted_words,
+    no_rows,
     sql_rows,
 )
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net, net_words
-from sqlfront.maintenance.program.rows import numbers
+from sqlfront.maintenance.program.rows import numbers, whole_numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.missing_rows import missing_row
 from sqlfront.maintenance.tree.view_tree import Tree
@@ -73,9 +75,11 @@ class PathChange:
 
     def read(self) -> OutputChange:
         view = self._view
+        if not any(member.delta.rows for member in self._members if member.delta is not None):
+            return EncodedChange({}, np.empty(0, np.int64), lambda: no_rows(view, self._evaluate))
         if (found := self._encoded()) is not None:
             return found
-        whole = view.definition.mode == "bag" and shown_tuple(view.definition) is not None
+        whole = view.definition.mode == "bag" and self._is_whole
         rows, tuples, weights = self._changed()
         if whole:
             return OutputChange(rows, weights, np.where(weights > 0, INSERT, DELETE))
@@ -98,23 +102,26 @@ class PathChange:
 
     def _encoded(self) -> EncodedChange | None:
         """The change of a bag, or of a set of tuples, in words; None if DuckDB computes it."""
-        definition, delta = self._view.definition, self._view.delta
-        # A tuple's count is 1, or it is not there.
-        is_set = delta is not None and delta.supports and shown_tuple(definition) is not None
-        program = self._program if definition.mode == "bag" or is_set else None
+        delta = self._view.delta
+        is_set = delta is not None and delta.supports and self._is_whole  # A tuple's count is 1, or it is not there.
+        program = self._program if self._view.definition.mode == "bag" or is_set else None
         if program is None:
             return None
-        gathered = self._gathered()
-        sides = [("change", np.arange(len(gathered.data)))]
+        gathered = self._gathered(once=False)
         words = program.run(gathered.words, len(gathered.data))
         if words is None:
             return None
-        counts = numbers(gathered.rows(sides), COUNT)
-        if shown_tuple(definition) is None:
-            words, counts = _netted(words, counts)
+        counts, repeats = whole_numbers(gathered.counts()), delta is not None and delta.repeats
+        if not self._is_whole:
+            (words, counts), repeats = netted_words(words, counts), False
         elif program.is_plain:
-            return EncodedChange(words, counts, lambda: self._shown(words, gathered, sides))
-        return EncodedChange(words, counts, lambda: self._decoded(words))
+            return EncodedChange(words, counts, lambda: self._shown(words, gathered), repeats=repeats)
+        return EncodedChange(words, counts, lambda: self._decoded(words), repeats=repeats)
+
+    @functools.cached_property
+    def _is_whole(self) -> bool:
+        """Whether all words of a tuple show."""
+        return shown_tuple(self._view.definition) is not None
 
     @functools.cached_property
     def _program(self) -> RowProgram | None:
@@ -124,18 +131,19 @@ class PathChange:
         except NotSupportedError:
             return None
 
-    def _shown(self, words: Words, gathered: AnyGathered, sides: list[tuple[str, np.ndarray]]) -> pa.Table:
+    def _shown(self, words: Words, gathered: AnyGathered) -> pa.Table:
         """Rows in words, none of which is computed, in the types that DuckDB has once told for the view's columns."""
         import pyarrow as pa
 
-        schema = self._view.output_schema
-        if schema is None:
-            return self._output(gathered, sides)[0]
-        own = (codec.decode(list(code)) for codec, code in words.values())
-        arrays = [as_shown(array, type_) for array, type_ in zip(own, schema.types, strict=True)]
-        if any(array is None for array in arrays):
-            return self._output(gathered, sides)[0]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        if (schema := self._view.output_schema) is not None:
+            arrays = []
+            is_plain = bool(gathered.data.min(initial=0) > at.RESERVED_LOW)  # One look at all words, not one a column.
+            for type_, (codec, code) in zip(schema.types, words.values(), strict=True):
+                own = codec.plain_array(code[0]) if is_plain and codec.is_word else codec.decode(list(code))
+                arrays.append(as_shown(own, type_))
+            if all(array is not None for array in arrays):
+                return pa.Table.from_arrays(arrays, schema=schema)
+        return self._output(gathered, [("change", np.arange(len(gathered.data)))])[0]
 
     def _decoded(self, words: Words) -> pa.Table:
         """Rows in words, in the types that DuckDB has for a view's columns."""
@@ -149,11 +157,11 @@ class PathChange:
         found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
         return found.rename_columns(list(types))
 
-    def _gathered(self, groups: ChangedGroups | None = None) -> AnyGathered:
+    def _gathered(self, groups: ChangedGroups | None = None, *, once: bool = True) -> AnyGathered:
         if self._view.branches:
             return GatheredBranches(self._view)
         assert self._view.delta is not None
-        return Gathered(self._view, self._view.delta, groups)
+        return Gathered(self._view, self._view.delta, groups, once=once)
 
     def _changed(self) -> Changed:
         view = self._view
@@ -191,14 +199,6 @@ def _joined(one: Changed, other: Changed) -> Changed:
     return rows, np.concatenate([one[1], other[1]]), np.concatenate([one[2], other[2]])
 
 
-def _netted(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
-    """Rows in words, each once, with the sums of their weights."""
-    columns = [word for _, own in words.values() for word in own]
-    rows, sums = net_words(np.array(columns).T, weights)
-    found = iter(rows.T)
-    return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
-
-
 def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputChange:
     """Rows of tuples. A tuple is one row of the view at a time, so the row that went and the row that came pair."""
     import pyarrow as pa
@@ -216,11 +216,13 @@ def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputCh
 
 
 class Gathered:
-    """An output delta read out: the tuples in which something changed."""
+    """An output delta read out: the tuples in which something changed, each `once` or not."""
 
-    def __init__(self, view: MaintainedView, delta: OutputDelta, groups: ChangedGroups | None) -> None:
+    def __init__(
+        self, view: MaintainedView, delta: OutputDelta, groups: ChangedGroups | None, *, once: bool = True
+    ) -> None:
         self._view, self._delta = view, delta
-        self.data = delta.changed() if groups is None else groups.rows(delta)
+        self.data = delta.changed(once=once) if groups is None else groups.rows(delta)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
         self._addresses: dict[int, np.ndarray] = {}
         self._zeros: list[np.ndarray] = []
@@ -237,6 +239,10 @@ class Gathered:
 
     def words(self, variable: str) -> list[np.ndarray]:
         return [np.ascontiguousarray(self.data[:, place]) for place in self._delta.shape.places([variable])]
+
+    def counts(self) -> np.ndarray:
+        """The change of each tuple's count."""
+        return self.values("change", COUNT)
 
     def values(self, when: str, part: Part) -> np.ndarray:
         """A part's change, or its value before or after, for each tuple."""
@@ -368,6 +374,9 @@ class GatheredBranches:
         return [np.ascontiguousarray(self.data[:, place]) for place in self._places[variable]]
 
     def values(self, part: Part) -> np.ndarray:
+        return self.counts()
+
+    def counts(self) -> np.ndarray:
         """The change of each tuple's count."""
         return np.ascontiguousarray(self.data[:, -1:])
 

@@ -97,9 +97,11 @@ class Subscribers:
                 change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
             for listener in list(listeners):
                 listener(epoch, change)
-        for name in self._pushing():
-            self._nodes[name].commit()
-        self.begin()
+        pushing = [self._nodes[name] for name in self._pushing()]
+        for node in pushing:
+            node.commit()
+        for node in pushing:
+            node.begin()
         return bool(self._listeners)
 
     def _pushing(self) -> set[str]:

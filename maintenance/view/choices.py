@@ -12,7 +12,7 @@ from math import log
 
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.observation import Window, rates_of, rows_read
+from sqlfront.maintenance.view.observation import GAIN, Observation, Window, rates_of, rows_read
 from sqlfront.maintenance.view.prediction import predict, predicted_mean
 from sqlfront.maintenance.view.sizes import PROFILES, EstimatedSizes, Measured, Profile
 from sqlfront.maintenance.view.unbuilt import unbuilt_view
@@ -20,9 +20,6 @@ from sqlfront.planner.alternatives import alternative_trees, join_orders
 from sqlfront.planner.heavy_light.division import divide_unasked
 from sqlfront.planner.model.plan import Plan
 from sqlfront.storage.codecs.encoding import Dictionaries
-
-GAIN = 2
-"""How many times fewer steps another plan must promise."""
 
 SPACE = 4
 """How many times the memory of a view's stores its heavy and light parts may take, where its class says less."""
@@ -53,7 +50,9 @@ def best_tree(view: MaintainedView, dictionaries: Dictionaries) -> Choice | None
     )
 
 
-def better_plan(view: MaintainedView, dictionaries: Dictionaries, window: Window, predicted: float) -> Choice | None:
+def better_plan(
+    view: MaintainedView, dictionaries: Dictionaries, observation: Observation, window: Window, predicted: float
+) -> Choice | None:
     """The plan that promises the fewest steps after what was observed, where other steps were `predicted`; None if none
     promises enough."""
     measured = Measured()
@@ -63,13 +62,20 @@ def better_plan(view: MaintainedView, dictionaries: Dictionaries, window: Window
         f"{window.observed:,.0f} steps a change were observed over {window.total:,} changes, "
         f"{predicted:,.0f} were predicted"
     )
-    found = [_better_tree(view, prices, window.changes, seen), _divided(view, window, seen)]
+    found = [_better_tree(view, prices, window.changes, seen), _divided(view, observation, window, seen)]
     return min((choice for choice in found if choice is not None), key=lambda choice: choice.steps, default=None)
 
 
-def whole_again(view: MaintainedView, dictionaries: Dictionaries, window: Window) -> Choice | None:
+def whole_again(
+    view: MaintainedView, dictionaries: Dictionaries, observation: Observation, window: Window
+) -> Choice | None:
     """The best tree for a view whose heavy values were told from light ones, once that does not pay any more: no value
-    is heavy, reads wait for more than changes save, or the parts have grown too large. None as long as it pays."""
+    is heavy, reads wait for more than changes save, other values change than those that the parts were made for, or the
+    parts have grown too large. None as long as it pays.
+
+    That other values change is a guess. A wrong one is found out as any costly tree is. The next guess then takes
+    changes that cost half of those for which the view was divided again.
+    """
     assert view.balance is not None
     prices = _Prices(view, dictionaries, window.changes, Measured(), "largest")
     plans = alternative_trees(view.definition, window.changes)
@@ -81,6 +87,8 @@ def whole_again(view: MaintainedView, dictionaries: Dictionaries, window: Window
         reason = "no value is heavy any more"
     elif whole * GAIN <= divided:
         reason = f"{divided:,.0f} steps of changes and reads a change by parts, and {whole:,.0f} without them"
+    elif observation.is_other_stream(window):
+        reason = f"{window.observed:,.0f} steps a change by parts, and {observation.first:,.0f} when they were made"
     elif plan.cost.space.power < view.plan.cost.space.power and _own_bytes(view) > 2 * SPACE * _bytes_read(view):
         reason = f"the heavy and light parts take more than {2 * SPACE} times the memory of the tables"
     else:
@@ -128,16 +136,17 @@ def _better_tree(view: MaintainedView, prices: _Prices, mix: Mapping[str, float]
     return Choice(_fitted(view, plan, mix), steps, reason)
 
 
-def _divided(view: MaintainedView, window: Window, seen: str) -> Choice | None:
-    """The division into heavy and light parts, if its worst case is better than what was observed: the bound of a
-    change, and of the reads that then wait for their rows."""
+def _divided(view: MaintainedView, observation: Observation, window: Window, seen: str) -> Choice | None:
+    """The division into heavy and light parts, if it is better than what was observed: by the bound of a change, or by
+    the steps that changes took by parts before, and by the reads that then wait for their rows."""
     divided = divide_unasked(view.definition, view.plan)
     if divided is None:
         return None
     plan, epsilon = divided
     size = rows_read(view)
     waits = window.reads / window.total * (size ** float(plan.cost.delay.power) - 1)
-    steps = size ** float(plan.cost.update.power) + waits
+    known = observation.fewer_by_parts(window)
+    steps = (size ** float(plan.cost.update.power) if known is None else known) + waits
     if steps * GAIN > window.observed:
         return None
     room = view.room

@@ -6,8 +6,8 @@ vain that the update does not make too (Idris et al. 2017, "push mode"; theirs w
 path and needs deltas of one sign, ours carries each row's own weight and needs none). Rows are added up per key
 where they enter the enumerated part of the tree and once more where they end, in a table of tuples of the
 output's variables: what relations and signs cancel between them is gone when the epoch's change is read. Rows that one
-run of a path lists differ from each other. Those of bags and sets are appended to a table without slots. They are added
-up only if another run may have put out the same tuples.
+run of a path lists differ from each other, unless a bag leaves out what tells them apart. Those of bags and sets are
+appended to a table without slots. They are added up if they may cancel, or the same tuples are to be there once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler, Join
-from sqlfront.maintenance.program.shapes import TOUCHES, Shape, parts_of, shape_of
+from sqlfront.maintenance.program.shapes import COUNT, TOUCHES, Shape, parts_of, shape_of
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.missing_rows import arrives
@@ -48,6 +48,8 @@ MANY_ROWS = 4096
 class OutputDelta(Attachment):
     """The tables in which one view's output change is gathered, and the paths that fill them.
 
+    `repeats`: a path appends equal rows, those of a bag that does not show all that its joins list.
+
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
     rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT and groups without
     sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if part
@@ -57,6 +59,7 @@ class OutputDelta(Attachment):
     def __init__(self, tree: Tree, limbs: int, machine: Machine) -> None:
         self.tree, self._machine = tree, machine
         self.variables = tuple(dict.fromkeys(tree.definition.free))
+        self.repeats = False
         self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.is_shared
         self._aggregates: dict[tuple[View, Route], Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
@@ -82,7 +85,7 @@ class OutputDelta(Attachment):
             delta = self._emit(emission, delta, (leaf, route), assembler, position, times)
         if delta.shape != self.shape:
             assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
-        if emission is not None and self._lists_once(emission, delta):
+        if emission is not None and self._appends(emission, delta):
             assembler.append_rows(self._listed, int(self._runs.ctypes.data))
         else:
             assembler.upsert(self.table)
@@ -93,21 +96,24 @@ class OutputDelta(Attachment):
         """How many rows have been gathered. The same tuple may be counted more than once."""
         return self.table.live + self._listed.live
 
-    def changed(self) -> np.ndarray:
+    def changed(self, *, once: bool = True) -> np.ndarray:
         """The tuples to which something was added that did not cancel: their key words, then the limbs of each part.
 
-        They lie column by column.
+        They lie column by column. Unless it is to be there `once`, a tuple of a bag may repeat.
         """
         listed, shape = self._listed, self.shape
         columns = _columns(listed) if listed.used else _columns(self.table)
-        if listed.used and (self.table.used or not self._are_apart(columns)):
+        if listed.used and (self.table.used or not (self._are_apart(columns) if once else self._add_nothing(columns))):
             self._add_up()
             columns = _columns(self.table)
-        changed = (columns[shape.keys + shape.limbs :] != 0).any(0)
+        sums = columns[shape.keys + shape.limbs :]
+        changed = sums[0] != 0 if len(sums) == 1 else (sums != 0).any(0)
         return columns.T if changed.all() else columns[:, changed].T
 
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back, unless the epoch has filled it."""
+        if not (self.table.used or self._listed.used):
+            return
         kept = MOST_ROWS if self.table.used + self._listed.used > USUAL_ROWS // 2 else USUAL_ROWS
         self._forget_listed()
         if self.table.used:
@@ -133,10 +139,17 @@ class OutputDelta(Attachment):
             for _ in part & names:
                 self.table.rescale(number, bits)
 
+    def _add_nothing(self, columns: np.ndarray) -> bool:
+        """Whether no two rows cancel or make one of two signs: no tuple repeats, or all counts have one sign."""
+        counts = columns[self.shape.keys + self.shape.parts.index(COUNT)]
+        return bool((counts > 0).all() or (counts < 0).all()) or self._are_apart(columns)
+
     def _are_apart(self, columns: np.ndarray) -> bool:
         """Whether no two runs have appended the same tuple, as some word tells: each word's values in the one are less
         than those in the other. O(rows), and runs squared."""
         runs = int(self._runs[at.RUN_COUNT])
+        if self.repeats:
+            return False
         if runs <= 1:
             return True
         if runs > at.MOST_RUNS or self._listed.used <= MANY_ROWS:
@@ -209,12 +222,17 @@ class OutputDelta(Attachment):
         parts = parts_of(self.tree.definition.measures, atoms)
         return {*variables} == {*self.variables} and self.shape.parts == (TOUCHES, *parts)
 
-    def _lists_once(self, emission: Emission, delta: Delta) -> bool:
-        """Whether no two rows of a delta of the output are equal: rows that have been added up are joined with rows of
-        which they keep all. Not so of sums, which may not fit when they are added up later."""
-        counts = self.shape.limbs == 1 and (self.supports or self.tree.definition.mode == "bag")
+    def _appends(self, emission: Emission, delta: Delta) -> bool:
+        """Whether the rows of a delta of the output are appended. Not so sums, which may not fit when they are added up
+        later, nor equal rows of a set. No two rows of a run are equal if rows that have been added up are joined with
+        rows of which they keep all; else they may repeat."""
+        is_bag = self.tree.definition.mode == "bag" and not self.supports
         listed = {variable for step in emission.free if step.lists for variable in step.view.node.variables}
-        return counts and bool(listed) and listed <= {*delta.shape.variables} == {*self.variables}
+        if self.shape.limbs > 1 or not (is_bag or self.supports) or not listed:
+            return False
+        is_once = listed <= {*delta.shape.variables} == {*self.variables}
+        self.repeats |= not is_once and is_bag
+        return is_once or is_bag
 
     def _aggregate(self, way: tuple[View, Route], delta: Delta, assembler: Assembler) -> None:
         shape = delta.shape

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 LEAST_CHANGES = 1000
 """Changed rows that a window has at least."""
 
+GAIN = 2
+"""How many times fewer steps another plan must promise."""
+
 
 @dataclass(frozen=True)
 class Replan:
@@ -50,12 +53,17 @@ class Observation:
 
     `tried` is how many rows had changed when a plan was last looked for; None until then: the load pays for the first.
     `mix` is that of the changes for which it was.
-    `divides` says that heavy and light values were told apart because of what was observed.
+    `divides` says that heavy and light values were told apart because of what was observed. `first` are the steps of a
+    change in the first window since then, `by_parts` in the last window with parts. `least` are the fewest of one by
+    trees.
     """
 
     mix: Mapping[str, float]
     tried: int | None = None
     divides: bool = False
+    first: float | None = None
+    least: float | None = None
+    by_parts: float | None = None
     replans: list[Replan] = field(default_factory=list)
     _steps: int = 0
     _reads: int = 0
@@ -78,6 +86,29 @@ class Observation:
         window = Window(changes, steps - self._steps, _read_steps(view) - self._reads)
         self.begin(view, steps)
         return None if loads else window
+
+    def note(self, window: Window) -> None:
+        """Note the steps of a window."""
+        if not self.divides:
+            self.least = window.observed if self.least is None else min(self.least, window.observed)
+        else:
+            self.first, self.by_parts = self.first or window.observed, window.observed
+
+    def planned(self, *, divides: bool) -> None:
+        """Note that another plan is in place."""
+        self.divides, self.first = divides, None
+
+    def fewer_by_parts(self, window: Window) -> float | None:
+        """The steps of the last changes by parts, if changes by trees take far more."""
+        took = None if self.divides else self.by_parts
+        return took if took is not None and took * GAIN <= window.observed else None
+
+    def is_other_stream(self, window: Window) -> bool:
+        """Whether changes by parts take far fewer steps than when the parts were made, and trees have taken far fewer
+        than that: other values change now, and no group sizes tell which."""
+        if self.first is None or self.least is None:
+            return False
+        return window.observed * GAIN <= self.first and self.least * GAIN <= window.observed
 
     @property
     def changed(self) -> int:

@@ -21,9 +21,9 @@ _PACKED, _FEW = 256, 64
 
 class HeldChange:
     """The changes of one or more whole epochs, from number `first` to `last`, in order of epochs. `types` are DuckDB's
-    of the view's columns."""
+    of the view's columns; None if they are plain ones."""
 
-    def __init__(self, lossless: pa.Table, types: Mapping[str, str]) -> None:
+    def __init__(self, lossless: pa.Table, types: Mapping[str, str] | None) -> None:
         self.lossless, self._types = lossless, types
         versions = lossless.column("_commit_version")
         self.first, self.last = int(versions[0].as_py()), int(versions[-1].as_py())
@@ -31,6 +31,8 @@ class HeldChange:
     @cached_property
     def plain(self) -> pa.Table:
         """The changes in plain types."""
+        if self._types is None:
+            return self.lossless
         from sqlfront.maintenance.output.output_change import plain
 
         return plain(self.lossless, self._types)
@@ -54,7 +56,10 @@ class FeedLog:
     """
 
     def __init__(self, since: int, types: Mapping[str, str]) -> None:
-        self.since, self.rows, self._types = since, 0, types
+        from sqlfront.maintenance.output.output_change import is_plain
+
+        self.since, self.rows = since, 0
+        self._types = None if all(map(is_plain, types.values())) else types
         self._changes: deque[HeldChange] = deque()
         self._single = 0
 

@@ -32,6 +32,8 @@ class Codec:
 
     words = 1
     dictionary: Dictionary | None = None
+    is_word = False
+    """Whether the code of a value beyond layout.RESERVED_LOW is its 64 bits in Arrow."""
 
     def __init__(self, type: str, arrow_type: pa.DataType, caster: Caster) -> None:
         self.type = type
@@ -48,6 +50,10 @@ class Codec:
     def find(self, column: pa.Array | pa.ChunkedArray) -> list[np.ndarray]:
         """As `encode`, but a string that the dictionary does not hold gives -1 and does not enter it."""
         return self._encode_chunks(column, False)
+
+    def plain_array(self, words: np.ndarray) -> pa.Array:
+        """The array of these codes, all beyond layout.RESERVED_LOW, of a codec that `is_word`; shares their memory."""
+        return pa.Array.from_buffers(self.arrow_type, len(words), [None, pa.py_buffer(words)])
 
     def encode_value(self, value: Any) -> tuple[int, ...]:
         """The words of one Python value, cast as an INSERT casts it. DataError if it does not fit."""

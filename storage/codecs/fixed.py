@@ -47,6 +47,7 @@ class IntegerCodec(Codec):
         self._low, self._high = int(limits.min), int(limits.max)
         self._bias = NULL_CODE + 1 if type == "UBIGINT" else 0
         self._reserved = {"BIGINT": RESERVED_LOW, "UBIGINT": RESERVED_HIGH}.get(type)
+        self.is_word = type == "BIGINT"
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
         if not self._bias and words[0].min(initial=0) > RESERVED_LOW:  # There is no NULL, and nothing to undo.
@@ -109,6 +110,7 @@ class TimeCodec(Codec):
     ) -> None:
         super().__init__(type, arrow_type, caster)
         self._dtype = np.int32 if arrow_type == pa.date32() else np.int64
+        self.is_word = self._dtype is np.int64
         self._from_python = from_python
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
@@ -156,6 +158,8 @@ class TimeZoneTimeCodec(Codec):
 
 class DecimalCodec(Codec):
     """DECIMAL of up to 18 digits: the scaled integer."""
+
+    is_word = True
 
     def __init__(self, scalar: ScalarType, caster: Caster) -> None:
         super().__init__(scalar.name, pa.decimal64(scalar.width, scalar.scale), caster)

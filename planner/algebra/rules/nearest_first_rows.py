@@ -28,12 +28,15 @@ from sqlfront.planner.algebra.scalars import (
     Operator,
     Ref,
     Scalar,
+    can_fail,
     columns_of,
     conjunction,
+    conjuncts,
     substitute,
 )
 from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Sort, Term, inputs_of
 
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 Oriented = tuple[Operator, Scalar, Scalar]
 """An inequality, with the side of the left first."""
 
@@ -69,14 +72,14 @@ class _Turning:
         below, values = first.input, dict[Column, Scalar]()
         if isinstance(below, Map):
             values = {one.column: one.value for one in below.made}
-        rows = below.input if isinstance(below, Map) else below
+        rows, apart = _joined_by(below.input if isinstance(below, Map) else below)
         if not isinstance(rows, Join) or rows.kind != "inner" or rows.dependent:
             return term
         partition = [substitute(value, values) for value in first.numbering.partition]
         order = [replace(one, value=substitute(one.value, values)) for one in first.numbering.order]
         sides = ((rows.left, rows.right), (rows.right, rows.left))
-        count = first.rows or 1
-        joined = (_nearest(left, right, rows.condition, partition, order, count, self._facts) for left, right in sides)
+        count, condition = first.rows or 1, conjunction([*conjuncts(rows.condition), *apart])
+        joined = (_nearest(left, right, condition, partition, order, count, self._facts) for left, right in sides)
         found = next((one for one in joined if one is not None), None)
         if found is None:
             return term
@@ -84,6 +87,39 @@ class _Turning:
         made = tuple(Made(column, _value(column, values)) for column in term.columns)
         shown = Map(found, made)
         return Filter(shown, conjunction(first.rest)) if first.rest else shown
+
+
+def _joined_by(term: Term) -> tuple[Term, list[Scalar]]:
+    """The rows below a filter, and its conditions, if rows may be joined by these: inequalities with a bound that may
+    overflow, `s.t <= r.t + 5`, are apart from the join. The term itself if another condition is there."""
+    conditions = conjuncts(term.condition) if isinstance(term, Filter) else []
+    found = [_unfailing(one) for one in conditions]
+    if not isinstance(term, Filter) or None in found:
+        return term, []
+    return term.input, [one for one in found if one is not None]
+
+
+def _unfailing(condition: Scalar) -> Scalar | None:
+    """An inequality of columns, or of columns moved by constants; integers in a type in which they do not overflow.
+
+    None for any other condition: it might fail for rows without a partner.
+    """
+    if not isinstance(condition, Compare):
+        return None
+    left, right = _moved(condition.left), _moved(condition.right)
+    return None if left is None or right is None else replace(condition, left=left, right=right)
+
+
+def _moved(value: Scalar) -> Scalar | None:
+    if not isinstance(value, Call) or not can_fail(value):
+        return value
+    is_sum = value.form in ("({0} + {1})", "({0} - {1})", "{0} + {1}", "{0} - {1}")
+    if not is_sum or not all(isinstance(one, Ref | Constant) for one in value.arguments):
+        return None
+    if any(one.type not in _WHOLE for one in (value, *value.arguments)):
+        return value if value.type.startswith(("DATE", "TIMESTAMP")) else None
+    wide = (Call("CAST({0} AS HUGEINT)", (one,), "HUGEINT", strict=True, can_fail=False) for one in value.arguments)
+    return replace(value, arguments=tuple(wide), type="HUGEINT", can_fail=False)
 
 
 def _value(column: Column, values: Mapping[Column, Scalar]) -> Scalar:

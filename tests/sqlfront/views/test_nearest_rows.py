@@ -87,6 +87,10 @@ SPELLINGS = (
     "GROUP BY t.id",
     "SELECT t.id, arg_max(s.x, s.n) AS x, min(s.n) AS m, count(*) AS c FROM t JOIN s ON s.k = t.k "
     "AND s.n BETWEEN t.n - 1 AND t.n + 1 GROUP BY t.id",
+    "SELECT t.id, q.x FROM t, "
+    "LATERAL (SELECT x FROM s WHERE s.k = t.k AND s.n <= t.n + 1 ORDER BY s.n DESC, x LIMIT 2) q",
+    "SELECT t.id, q.x, q.n FROM t LEFT JOIN LATERAL "
+    "(SELECT x, n FROM s WHERE s.k = t.k AND s.n > t.n - 2 AND s.n <= 1 + t.n ORDER BY s.n, x LIMIT 3) q ON true",
 )
 """As-of joins by other words, and DuckDB's answers to them, with ties decided."""
 
@@ -293,6 +297,62 @@ def test_a_row_in_all_ranges_concerns_those_to_which_it_is_the_nearest(query: st
             steps.append(max(epoch.steps["v"] for epoch in rows_after))
             assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
     assert steps[1] < 2 * steps[0] < 1000
+
+
+def test_a_bound_of_lateral_rows_does_not_overflow(con: sqlfront.Connection) -> None:
+    con.execute("CREATE CHANGE TABLE l (id BIGINT, k BIGINT, t BIGINT, at_time TIMESTAMP)")
+    con.execute("CREATE CHANGE TABLE r (k BIGINT, t BIGINT, at_time TIMESTAMP)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT l.id, q.t FROM l, "
+        "LATERAL (SELECT t FROM r WHERE r.k = l.k AND r.t <= l.t + 5 ORDER BY r.t DESC LIMIT 2) q"
+    )
+    most = 2**63 - 1
+    for number, time in enumerate((most, most - 3, 7, -most)):
+        con.apply_row("l", (number, 1, time, None))
+    for time in (most, most - 1, 12, 13, -most):
+        con.apply_row("r", (1, time, None))
+    expected = [(0, most), (0, most - 1), (1, most), (1, most - 1), (2, 12), (2, -most), (3, -most)]
+    assert same_bag(con.execute("FROM v").fetchall(), expected)
+    assert any(isinstance(one, NearestRowsNode) for one in con.session.database.engine.nodes.values())
+    con.execute(
+        "CREATE MATERIALIZED VIEW w AS SELECT l.id, q.at_time FROM l, LATERAL (SELECT at_time FROM r "
+        "WHERE r.at_time <= l.at_time + INTERVAL 5 MINUTE ORDER BY at_time DESC LIMIT 2) q"
+    )
+    assert sum(isinstance(one, NearestRowsNode) for one in con.session.database.engine.nodes.values()) == 2
+    with pytest.raises(sqlfront.DataError, match="not in timestamp range"):
+        con.execute("INSERT INTO l VALUES (9, 1, 1, '294247-01-10 04:00:54')")
+    con.execute("INSERT INTO l VALUES (9, 1, 1, '2026-01-01 10:00'); INSERT INTO r VALUES (2, 1, '2026-01-01 10:05')")
+    assert con.execute("SELECT id FROM w").fetchall() == [(9,)]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_rows_are_not_joined_by_a_condition_that_fails_for_others(con: sqlfront.Connection, limit: int) -> None:
+    con.execute("CREATE CHANGE TABLE l (k BIGINT, t BIGINT); CREATE CHANGE TABLE r (k BIGINT, t BIGINT)")
+    con.execute(
+        f"CREATE MATERIALIZED VIEW v AS SELECT l.k, q.t FROM l, LATERAL (SELECT t FROM r WHERE r.k = l.k AND "
+        f"r.t <= l.t + CAST(l.k || '0' AS BIGINT) ORDER BY r.t DESC LIMIT {limit}) q"
+    )
+    assert not any(isinstance(one, NearestRowsNode) for one in con.session.database.engine.nodes.values())
+
+
+def test_explain_tells_of_spellings_what_it_tells_of_as_of_joins(con: sqlfront.Connection) -> None:
+    con.execute("CREATE CHANGE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, n BIGINT)")
+    con.execute("CREATE CHANGE TABLE s (k BIGINT, n BIGINT, x BIGINT)")
+    join = "SELECT t.id, s.x FROM t JOIN s ON t.k = s.k AND t.n >= s.n"
+    plans = {
+        query: " ".join(row[-1] for row in con.execute(f"EXPLAIN (MATERIALIZED) {query}").fetchall())
+        for query in (
+            "SELECT t.id, s.x FROM t ASOF JOIN s ON t.k = s.k AND t.n >= s.n",
+            f"{join} QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC) = 1",
+            f"{join} QUALIFY rank() OVER (PARTITION BY t.id ORDER BY s.n DESC) = 1",
+        )
+    }
+    told = "ON block 1.k = block 2.k AND block 1.n >= block 2.n; found along trees of block 1 by n and of block 2 by n"
+    as_of, numbered, ranked = plans.values()
+    assert told in as_of and told in numbered
+    # All rows that tie have rank 1: no as-of join has them.
+    assert "a change of s lists t, seeks n >= s_n" in ranked and "a change of t sums up s, seeks n >= s_n" in ranked
+    assert "by s.n DESC of each group: sorted when read" in ranked and "rows that tie share their rank" in ranked
 
 
 def test_numbers_are_as_they_are_shown_and_groups_of_nulls_are_there(con: sqlfront.Connection) -> None:

@@ -438,7 +438,8 @@ def test_views_are_right_whatever_plans_take_each_others_places(seed, monkeypatc
     monkeypatch.setattr(observation, "LEAST_CHANGES", 12)
     monkeypatch.setattr(replanning, "APART", 1.1)
     monkeypatch.setattr(replanning, "OFTEN", 3)
-    monkeypatch.setattr(choices, "GAIN", 1.0)
+    for module in (choices, observation):
+        monkeypatch.setattr(module, "GAIN", 1.0)
     names = random.Random(seed).sample(sorted(QUERIES), 4)
     stream = Shifting(seed, names)
     for number in range(25 if seed == 0 else 50):

@@ -1,0 +1,155 @@
+"""What subscribers are told of single rows and of batches: always the difference that the change made to the view."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.chained_rows import ChainedFastPath
+
+TABLES = {"t": "(k BIGINT, a BIGINT, s VARCHAR, d DECIMAL(9, 2))", "q": "(k BIGINT, a BIGINT, x BIGINT)"}
+JOIN = "FROM t JOIN q ON t.k = q.k AND t.a >= q.a"
+VIEWS = {
+    "all columns": f"SELECT t.*, q.* {JOIN}",
+    "equal rows": f"SELECT t.s, q.x {JOIN}",
+    "one side": f"SELECT q.x {JOIN}",
+    "computed": f"SELECT t.a + q.x AS y, t.d {JOIN}",
+    "three tables": "SELECT t.s, q.x, u.s AS other FROM t, q, t u WHERE t.k = q.k AND q.k = u.k AND q.a < u.a",
+    "outer": "SELECT t.s, q.x FROM t LEFT JOIN q ON t.k = q.k AND t.a >= q.a",
+    "full": "SELECT t.s, q.x FROM t FULL JOIN q ON t.k = q.k",
+    "distinct": f"SELECT DISTINCT t.s, q.x {JOIN}",
+    "groups": f"SELECT t.s, count(*) AS n, sum(q.x) AS x {JOIN} GROUP BY t.s",
+    "one group": f"SELECT count(*) AS n, max(q.x) AS x {JOIN}",
+    "best": f"SELECT t.s, q.x, q.a {JOIN} ORDER BY q.x, q.a, t.s LIMIT 3",
+    "union": f"SELECT t.s, q.x {JOIN} UNION ALL SELECT s, a FROM t",
+    "of a view": f"SELECT x, count(*) AS n FROM (SELECT q.x, t.s {JOIN} UNION ALL SELECT x, NULL FROM q) GROUP BY x",
+    "nearest": "SELECT t.s, q.x FROM t ASOF JOIN q ON t.k = q.k AND t.a >= q.a",
+}
+PLAIN = ["all columns", "equal rows", "one side", "three tables", "outer", "distinct", "groups", "best", "nearest"]
+
+
+def opened(query: str) -> sqlfront.Connection:
+    con = sqlfront.connect()
+    for name, columns in TABLES.items():
+        con.execute(f"CREATE CHANGE TABLE {name} {columns}")
+    con.execute(f"CREATE MATERIALIZED VIEW v WITH (at_worst = 'O(N^9)') AS {query}")
+    return con
+
+
+def random_row(make: random.Random, table: str, places: set[Any]) -> tuple[Any, ...]:
+    k, a = make.choice([None, 0, 1, 1]), make.choice([None, -(2**63), *range(6)])
+    if table == "t":
+        return k, a, make.choice([None, "a", "b"]), make.choice([None, 0, 1])
+    while (k, a) in places:  # No two rows of q are equally near.
+        k, a = make.choice([None, 0, 1, 1]), make.randrange(40)
+    return k, a, None if a is None else a % 3
+
+
+def told(feed: Any) -> Counter[Any]:
+    found = Counter[Any]()
+    if (change := feed.poll()) is not None:
+        for *row, kind, _, _ in zip(*(column.to_pylist() for column in change.columns), strict=True):
+            weight = 1 if kind in ("insert", "update_postimage") else -1
+            assert found[tuple(row)] * weight >= 0, "what cancels is not told"
+            found[tuple(row)] += weight
+    return found
+
+
+def rows_of(con: sqlfront.Connection) -> Counter[Any]:
+    return Counter(con.execute("FROM v").fetchall())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", VIEWS)
+def test_changes_are_the_difference_of_the_rows(name: str, seed: int) -> None:
+    make, held = random.Random(seed), list[tuple[str, tuple[Any, ...]]]()
+    con, changed = opened(VIEWS[name]), 0
+    with con.view("v").subscribe(snapshot=False) as feed:
+        for _ in range(90):
+            changes = []
+            for _ in range(make.choice([1, 1, 1, 1, 3])):
+                if held and make.random() < 0.4:
+                    changes.append((*held.pop(make.randrange(len(held))), -1))
+                else:
+                    table = make.choice(["t", "q"])
+                    places = {row[:2] for each, row in [*held, *((c[0], c[1]) for c in changes)] if each == "q"}
+                    changes.append((table, random_row(make, table, places), 1))
+            before = rows_of(con)
+            apply(con, changes)
+            held += [(table, row) for table, row, weight in changes if weight > 0]
+            expected = rows_of(con)
+            expected.subtract(before)
+            assert told(feed) == Counter({row: count for row, count in expected.items() if count}), (name, changes)
+            changed += any(expected.values())
+        gates = con.session.database.engine.gates
+        assert name not in PLAIN or all(isinstance(gates[f"main.{table}"], ChainedFastPath) for table in TABLES)
+    assert changed > 9
+    assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+    con.close()
+
+
+def apply(con: sqlfront.Connection, changes: list[tuple[str, tuple[Any, ...], int]]) -> None:
+    if len(changes) == 1:
+        con.apply_row(*changes[0])
+        return
+    batches = {}
+    for table in {table for table, _, _ in changes}:
+        relation = con.session.database.engine.relations[f"main.{table}"]
+        own = [(row, weight) for each, row, weight in changes if each == table]
+        columns = relation.as_batch([row for row, _ in own]).columns
+        named = dict(zip((column.name for column in relation.columns), columns, strict=True))
+        batches[table] = pa.table({**named, "_weight": pa.array([weight for _, weight in own])})
+    con.apply(batches)
+
+
+def test_equal_rows_of_a_batch_are_told_once_with_their_number() -> None:
+    con = opened(VIEWS["equal rows"])
+    con.apply({"q": pa.table({"k": [1, 1], "a": [0, 1], "x": [7, 8]})})
+    with con.view("v").subscribe(snapshot=False) as feed:
+        rows = pa.table({"k": [1] * 3, "a": [5, 6, 0], "s": ["a"] * 3, "d": pa.array([None] * 3, pa.int64())})
+        epoch = con.apply({"t": rows})
+        found = epoch.changes["v"].select(["x", "_weight"]).to_pylist()
+        assert sorted(found, key=str) == [{"x": 7, "_weight": 3}, {"x": 8, "_weight": 2}]
+        assert told(feed) == {("a", 7): 3, ("a", 8): 2}
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT x, count(*) AS n FROM v GROUP BY x")
+        for weight, expected in ((1, 2), (-1, -2)):
+            con.apply_row("t", (1, 9, None, None), weight)
+            assert told(feed).total() == expected
+            assert dict(con.execute("FROM w").fetchall()) == {7: 3 + (weight > 0), 8: 2 + (weight > 0)}
+    con.close()
+
+
+def test_a_large_change_of_one_row_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    con = opened(VIEWS["equal rows"])
+    engine = con.session.database.engine
+    count = 70_000  # More than memory is kept for.
+    con.apply({"q": pa.table({"k": [1] * count, "a": range(count), "x": [7] * count})})
+    con.apply_row("t", (2, 1, "b", None))
+    with con.view("v").subscribe(snapshot=False) as feed:
+        con.apply_row("t", (2, 2, "b", None))
+        monkeypatch.setattr(engine, "apply_rows", lambda *_: pytest.fail("the general way"))
+        for weight in (1, -1):
+            con.apply_row("t", (1, count, "a", None), weight)
+            assert told(feed) == {("a", 7): weight * count}
+    assert not con.execute("FROM v").fetchall()
+    con.close()
+
+
+def test_a_subscriber_that_has_gone_is_told_nothing() -> None:
+    con = opened(VIEWS["all columns"])
+    con.apply_row("q", (1, 1, 1))
+    feed = con.view("v").subscribe(snapshot=False)
+    con.apply_row("t", (1, 1, "a", 1))
+    con.apply_row("t", (1, 2, "a", 1))
+    assert told(feed).total() == 2
+    del feed  # Nobody closes it: the next change finds that nobody listens.
+    for number in range(3):
+        con.apply_row("t", (1, 3 + number, "a", 1))
+    assert not isinstance(con.session.database.engine.gates["main.t"], ChainedFastPath)
+    assert con.view("v").count() == 5
+    con.close()
