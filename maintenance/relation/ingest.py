@@ -19,16 +19,23 @@ from sqlfront.storage.codecs.arrow_batches import frame_columns
 from sqlfront.storage.codecs.dictionary import Dictionary
 from sqlfront.storage.codecs.pack import plain_size, text_size
 from sqlfront.storage.kernels.jit import entry_point
-from sqlfront.storage.kernels.programs.arrow_words import fill_word, pack_batch, pack_column
+from sqlfront.storage.kernels.programs.arrow_words import (
+    ARRAY_WORDS,
+    fill_word,
+    is_same_schema,
+    pack_column,
+    pack_exported,
+)
 
 KINDS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
 """The weights of the kinds of changes that a column _change_type tells."""
 _TEXTS = {kind: np.frombuffer(kind.encode(), np.uint8) for kind in KINDS}
 _KINDS = np.array([(weight, len(kind), _TEXTS[kind].ctypes.data) for kind, weight in KINDS.items()], np.int64)
 
-_pack_batch = entry_point(pack_batch)
+_pack_exported = entry_point(pack_exported)
 _pack_column = entry_point(pack_column)
 _fill_word = entry_point(fill_word)
+_is_same_schema = entry_point(is_same_schema)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_size_t, [ctypes.py_object, ctypes.c_char_p]
 
@@ -47,6 +54,8 @@ class Ingest:
         self._weighted = False
         self._has_kinds = False
         self._buffer = np.empty(0, np.int64)
+        self._array = np.empty(ARRAY_WORDS, np.int64)
+        self._room = int(self._array.ctypes.data)
         self._address = 0
 
     def pack(self, changes: Any) -> Encoded | None:
@@ -57,19 +66,27 @@ class Ingest:
         return None if columns is None else self._pack_frame(changes, columns)
 
     def _pack_batches(self, data: pa.RecordBatch | pa.Table) -> Encoded | None:
-        if self._schema is None or not data.schema.equals(self._schema):
+        if not self._knows(data.schema):
             self._learn(data.schema)
         if self._plan is None:
             return None
         address = self._reserve(data.num_rows)
         read = data.select(self._read)  # To hand a column over costs as much as to pack one of a few rows.
         for batch in [read] if isinstance(read, pa.RecordBatch) else read.to_batches():
-            held = batch.__arrow_c_array__()
-            array = _pointer(held[1], b"arrow_array")
-            if _pack_batch(array, self._plan_address, len(self._plan), address, self.relation.width):
+            batch._export_to_c(self._room)  # Without the schema, which takes as long as the columns.
+            if _pack_exported(self._room, self._plan_address, len(self._plan), address, self.relation.width):
                 return None
             address += 8 * self.relation.width * batch.num_rows
         return self._finished(data, data.num_rows)
+
+    def _knows(self, schema: pa.Schema) -> bool:
+        """Whether a schema is the one that was learnt. A pyarrow schema takes twice as long to compare as to export."""
+        if self._schema is None:
+            return False
+        exported = schema.__arrow_c_schema__()
+        if _is_same_schema(_pointer(exported, b"arrow_schema"), self._schema_address):
+            return True
+        return bool(schema.equals(self._schema))
 
     def _pack_frame(self, frame: Any, columns: dict[str, np.ndarray]) -> Encoded | None:
         """Pack the columns of a DataFrame of numbers, which are contiguous unless it is a view of another array."""
@@ -114,6 +131,8 @@ class Ingest:
     def _learn(self, schema: pa.Schema) -> None:
         """Work out where each column goes; no plan if some column needs more than copying."""
         self._schema, self._kinds, self._plan = schema, None, None
+        self._exported = schema.__arrow_c_schema__()
+        self._schema_address = _pointer(self._exported, b"arrow_schema")
         names = [name.casefold() for name in schema.names]
         control = {"_weight", "_change_type"}.intersection(names)
         known = {column.name.casefold(): column for column in self.relation.columns}

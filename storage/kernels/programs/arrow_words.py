@@ -10,6 +10,10 @@ from sqlfront.storage.kernels.tables.byte_strings import hash_rows, insert_rows
 
 PLAN_WORDS = 6
 MOST_KINDS = 4
+ARRAY_WORDS, _RELEASE = 10, 8
+"""The words of a struct ArrowArray, and the one of the function that lets go of it."""
+_FORMAT, _NAME, _FIELDS, _FIELD, _DICTIONARY = 0, 1, 4, 5, 6
+"""Words of a struct ArrowSchema: two texts, the number of its children, their addresses, and the one of its values."""
 
 
 @intrinsic
@@ -22,6 +26,46 @@ def load8(typingctx, base, index):
         return builder.zext(builder.load(address, align=1), ir.IntType(64))
 
     return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def release(typingctx, array):
+    """Let go of what a struct ArrowArray has."""
+
+    def codegen(context, builder, signature, arguments):
+        word = ir.IntType(64)
+        place = builder.gep(builder.inttoptr(arguments[0], word.as_pointer()), [ir.Constant(word, _RELEASE)])
+        function = ir.FunctionType(ir.VoidType(), [word]).as_pointer()
+        builder.call(builder.inttoptr(builder.load(place), function), arguments)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@kernel("int64(int64,int64)")
+def is_same_text(one, other):
+    """Whether two texts that end with a zero byte are equal."""
+    i = 0
+    while load8(one, i) == load8(other, i) and load8(one, i) != 0:
+        i += 1
+    return load8(one, i) == load8(other, i)
+
+
+@kernel("int64(int64,int64)")
+def is_same_schema(one, other):
+    """Whether two schemas (struct ArrowSchema) have the same columns of the same plain types. Nested and
+    dictionary-encoded types count as different."""
+    fields = load(one, _FIELDS)
+    same = fields == load(other, _FIELDS)
+    f = 0
+    while same and f < fields:
+        first, second = load(load(one, _FIELD), f), load(load(other, _FIELD), f)
+        plain = load(first, _FIELDS) == 0 and load(first, _DICTIONARY) == 0
+        plain = plain and load(second, _FIELDS) == 0 and load(second, _DICTIONARY) == 0
+        same = plain and is_same_text(load(first, _NAME), load(second, _NAME)) != 0
+        same = same and is_same_text(load(first, _FORMAT), load(second, _FORMAT)) != 0
+        f += 1
+    return 1 if same else 0
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
@@ -118,4 +162,12 @@ def pack_batch(array, plan, columns, data, width):
             hash_rows(dictionary, text, first, wide, validity, offset, out, width, rows)
             if insert_rows(dictionary, text, first, wide, 0, out, width, rows) < rows:
                 refused = 1
+    return refused
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def pack_exported(array, plan, columns, data, width):
+    """As `pack_batch`; the batch, which is the caller's, is let go."""
+    refused = pack_batch(array, plan, columns, data, width)
+    release(array)
     return refused
