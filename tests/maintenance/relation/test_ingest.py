@@ -115,6 +115,40 @@ def test_kinds_of_changes_go_the_short_way(con, monkeypatch, text):
     assert con.execute("FROM v").fetchall() == before
 
 
+def test_batches_of_other_schemas_follow_each_other(con):
+    """Columns in another order, under other names, of other types, nested or in dictionaries."""
+    plain = pa.Table.from_batches([batch([(1, "a", None, None), (2, "b", "c", datetime.date(2026, 1, 2))])])
+    total = 0
+    narrow = plain.set_column(0, "ID", plain["id"].cast(pa.int32()))
+    encoded = plain.set_column(1, "name", plain["name"].dictionary_encode())
+    dated = plain.set_column(3, "day", plain["day"].cast(pa.date64()))
+    for changes in (plain, narrow, plain, plain.select([3, 0, 2, 1]), encoded, plain, dated, encoded, narrow, plain):
+        con.apply({"t": changes.append_column("_weight", pa.array([3, 4], pa.int64()))})
+        total += 7
+        con.apply({"t": changes})
+        total += 2
+        assert con.execute("SELECT sum(n) FROM v").fetchall() == [(total,)]
+    for wrong in (plain.drop_columns(["day"]), plain.rename_columns(["id", "name", "tag", "dax"])):
+        with pytest.raises(sqlfront.Error):
+            con.apply({"t": wrong})
+    structs = plain.set_column(0, "id", pa.array([{"x": 1}, {"x": 2}]))
+    with pytest.raises(sqlfront.Error):
+        con.apply({"t": structs})
+    assert con.execute("SELECT sum(n) FROM v").fetchall() == [(total,)]
+
+
+def test_a_batch_is_let_go(con):
+    """What was handed over comes back: no buffer of it is held when the epoch has been logged over."""
+    rows = batch([(number, "a", None, None) for number in range(20_000)])
+    con.apply({"t": rows})
+    con.apply({"t": batch([(1, "a", None, None)])})
+    held = pa.total_allocated_bytes()
+    for _ in range(5):
+        con.apply({"t": batch([(number, "a", None, None) for number in range(20_000)])})
+    con.apply({"t": batch([(1, "a", None, None)])})
+    assert pa.total_allocated_bytes() <= held + 1_000
+
+
 def test_a_null_in_a_column_that_no_view_reads_is_refused(con, monkeypatch):
     con.execute("CREATE CHANGE TABLE u (a BIGINT, b VARCHAR NOT NULL) WITH (retain = false)")
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, count(*) AS n FROM u GROUP BY a")
