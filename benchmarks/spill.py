@@ -9,7 +9,7 @@ spill. At the end the view is compared with sums by numpy.
 
 *Faults* are waits for a page of 4 KB. Faults, pages read and pages written are counted per event. The third side has no
 engine: it adds to the words of the same keys' rows in a mapped file of the state's size, with the memory of the second,
-and asks for the pages of a batch before. So it is what the disk allows to all that change rows in their places. At the
+and asks for the pages of a batch before. So its speed bounds every program that changes rows in their places. At the
 end the disk reads and writes pages of a file, 2,000 at a time. Linux with control groups, as root.
 """
 
@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def pages_alone(options: argparse.Namespace) -> dict[str, Any]:
-    """What `run` gives, of a mapped file of rows, the words of which the events add 1 to."""
+    """The figures of `run` for a mapped file of rows. An event adds 1 to each word of a row."""
     import mmap
 
     import numpy as np

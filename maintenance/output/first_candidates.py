@@ -143,7 +143,6 @@ def _least(values: np.ndarray, nulls: np.ndarray, direction: str, end: int) -> n
 def numbers_of(view: MaintainedView, rows: pa.Table, number: str, evaluate: Evaluate) -> tuple[np.ndarray, np.ndarray]:
     """The number of each row, a window function of raw columns: the places of the rows, in some order, and the numbers.
     O(rows log rows)."""
-
     types = {raw.name: raw.type for raw in view.definition.raw if raw.name in rows.column_names} | {_PLACE: "BIGINT"}
     placed = rows.append_column(_PLACE, arrow_numbers(np.arange(rows.num_rows)))
     found = evaluate(placed, types, [quote(_PLACE), number], settings=view.definition.settings)

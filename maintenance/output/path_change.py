@@ -30,7 +30,7 @@ from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net, net_words
-from sqlfront.maintenance.program.rows import numbers, whole_numbers
+from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.missing_rows import missing_row
 from sqlfront.maintenance.tree.view_tree import Tree
@@ -173,7 +173,7 @@ class PathChange:
             return _joined(gone, self._signed(gathered, ["after"]))
         gathered = self._gathered()
         if view.definition.mode == "bag":
-            counts = numbers(gathered.rows([("change", np.arange(len(gathered.data)))]), COUNT)
+            counts = whole_numbers(gathered.counts())
             rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])
             return rows, visible, counts[visible]
         return self._signed(gathered, ["before", "after"])
@@ -358,7 +358,7 @@ class GatheredBranches:
 
     def _of(self, branch: Gathered, names: Mapping[str, str]) -> np.ndarray:
         """The tuples of a branch with their changes, one row each."""
-        counts = numbers(branch.rows([("change", np.arange(len(branch.data)))]), COUNT)
+        counts = whole_numbers(branch.counts())
         words = [word for variable in self._places for word in branch.words(names[variable])]
         return np.column_stack([*words, counts])
 
@@ -367,7 +367,7 @@ class GatheredBranches:
         return np.arange(len(self.data))
 
     def rows(self, sides: Sequence[tuple[str, np.ndarray]]) -> GatheredBranches:
-        """The tuples, all of which are asked for at once."""
+        """All tuples: nobody asks for some of them."""
         return self
 
     def words(self, variable: str) -> list[np.ndarray]:

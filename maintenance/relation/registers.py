@@ -253,7 +253,8 @@ class Registers:
         return self.add(kernels.SELECT, self.add(kernels.LESS, value, zero), negative, positive)
 
     def _microseconds(self, bound: Bound) -> int:
-        """The code of a timestamp: microseconds since 1970. An infinite one is refused, of which DuckDB makes NULL."""
+        """The code of a timestamp: microseconds since 1970. An infinite timestamp, which DuckDB turns into NULL, is
+        refused."""
         [timestamp] = bound.children
         if timestamp.type != "TIMESTAMP":
             raise Untranslated

@@ -223,9 +223,9 @@ class OutputDelta(Attachment):
         return {*variables} == {*self.variables} and self.shape.parts == (TOUCHES, *parts)
 
     def _appends(self, emission: Emission, delta: Delta) -> bool:
-        """Whether the rows of a delta of the output are appended. Not so sums, which may not fit when they are added up
-        later, nor equal rows of a set. No two rows of a run are equal if rows that have been added up are joined with
-        rows of which they keep all; else they may repeat."""
+        """Whether the rows of a delta of the output are appended. Sums are not: they may not fit when they are added up
+        later. Equal rows of a set are not either. The rows of a run differ if rows that have been added up are joined
+        with whole rows. Otherwise the rows of a bag may repeat."""
         is_bag = self.tree.definition.mode == "bag" and not self.supports
         listed = {variable for step in emission.free if step.lists for variable in step.view.node.variables}
         if self.shape.limbs > 1 or not (is_bag or self.supports) or not listed:

@@ -88,8 +88,8 @@ class Shape:
 
 
 def shape_of(term: Term, outputs: int, more: Sequence[Sequence[Sort]] | None = None) -> Shape:
-    """The shape of a term whose first columns are put out; `more` are further orders of its rows, if it is the query's,
-    not that of a block inside."""
+    """The shape of a term that puts out its first columns. The term of a whole query has `more` orders of its rows; for
+    a block inside of a query `more` is None."""
     orders = [list(order) for order in more or ()]
     shape = Shape(term, [Ref(column) for column in term.columns[:outputs]], orders=orders, is_whole=more is not None)
     while (below := _below(shape)) is not None:

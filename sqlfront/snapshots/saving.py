@@ -52,8 +52,9 @@ class _Begun:
 
 
 def close_file(database: Database) -> None:
-    """Write down what the next process begins with: short logs, a snapshot, the last epoch. What cannot be written, for
-    want of room, is logged: the file has all rows without, and the next process builds its views from them."""
+    """Write down what the next process begins with: short logs, a snapshot, the last epoch. A part that cannot be
+    written for want of room is logged. The file has all rows without this part, and the next process builds its views
+    from the rows."""
     with logged(database.path, "logs of change tables stay as long as they are"):
         compact_logs(database, now=True)
     mark = None
