@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.output_change import EncodedChange
+from sqlfront.maintenance.output.output_change import EncodedChange, with_columns
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.relation.base_relation import StoreOrder, Summary
 from sqlfront.maintenance.relation.filling import refill
@@ -160,7 +160,7 @@ class GroupStore:
         alone."""
         places, names = self._places, columns or self._names
         found = {name: (self.codec_of(name), [words[place] for place in places[quote(name)]]) for name in names}
-        return EncodedChange(found, weights, lambda: self.decoded(words).select(names))
+        return EncodedChange(found, weights, lambda stamps: with_columns(self.decoded(words).select(names), stamps))
 
     def codec_of(self, name: str) -> Codec:
         """The codec of a column."""

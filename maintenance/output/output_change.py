@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
 
+
+Stamps = Sequence[tuple[str, "pa.Array"]]
+"""Columns behind a view's, by name."""
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
 _MOST_REPEATED = 65536
@@ -55,6 +58,10 @@ class OutputChange:
         kind = int(self.kinds[0])
         return kind if (np.abs(self.weights) == 1).all() and (self.kinds == kind).all() else None
 
+    def stamped(self, stamps: Stamps) -> pa.Table:
+        """The rows with columns behind the view's."""
+        return with_columns(self.rows, stamps)
+
     def bytes(self) -> int:
         """The memory of the change."""
         return int(self.rows.nbytes + self.weights.nbytes + self.kinds.nbytes)
@@ -72,14 +79,15 @@ class OutputChange:
 class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
-    `words` has the columns in their order. If it `repeats`, equal rows may be there more than once, all with weights of
-    one sign.
+    `words` has the columns in their order. `decode` makes the rows, with columns behind the view's. If it `repeats`,
+    equal rows may be there more than once, all with weights of one sign.
     """
 
     def __init__(
-        self, words: Words, weights: np.ndarray, decode: Callable[[], pa.Table], *, repeats: bool = False
+        self, words: Words, weights: np.ndarray, decode: Callable[[Stamps], pa.Table], *, repeats: bool = False
     ) -> None:
         self._words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
+        self._stamped: pa.Table | None = None
 
     @property
     def kinds(self) -> np.ndarray:
@@ -92,7 +100,11 @@ class EncodedChange(OutputChange):
 
     @functools.cached_property
     def rows(self) -> pa.Table:
-        return self._decode()
+        return self._decode(()) if self._stamped is None else self._stamped.select(range(len(self._words)))
+
+    def stamped(self, stamps: Stamps) -> pa.Table:
+        self._stamped = self._decode(stamps)
+        return self._stamped
 
     def bytes(self) -> int:
         words = sum(word.nbytes for _, words in self._words.values() for word in words)
@@ -288,15 +300,14 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
 
 def images(change: OutputChange, version: int, timestamp: datetime) -> pa.Table:
     """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp."""
-    import pyarrow as pa
-
     if (kind := change.only_kind()) is not None:
-        return _stamped(change.rows, _repeated(kind, len(change)), version, timestamp)
-    rows, kinds, copies = change.rows, change.kinds, np.abs(change.weights)
-    if (copies != 1).any():
-        places = np.repeat(np.arange(len(change)), copies)
-        rows, kinds = rows.take(arrow_numbers(places)), kinds[places]
-    return _stamped(rows, pa.array(CHANGE_TYPES).take(arrow_numbers(kinds.astype(np.int8))), version, timestamp)
+        return change.stamped(_stamps(_repeated(kind, len(change)), version, timestamp))
+    kinds, copies = change.kinds, np.abs(change.weights)
+    if (copies == 1).all():
+        return change.stamped(_stamps(_change_types().take(arrow_numbers(kinds)), version, timestamp))
+    places = np.repeat(np.arange(len(change)), copies)
+    rows, kinds = change.rows.take(arrow_numbers(places)), kinds[places]
+    return with_columns(rows, _stamps(_change_types().take(arrow_numbers(kinds)), version, timestamp))
 
 
 def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, timestamp: datetime) -> pa.Table | None:
@@ -304,7 +315,14 @@ def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, time
     rows = view_rows(view, evaluate)
     if rows is None or not rows.num_rows:
         return None
-    return _stamped(rows, _repeated(INSERT, rows.num_rows), version, timestamp)
+    return with_columns(rows, _stamps(_repeated(INSERT, rows.num_rows), version, timestamp))
+
+
+@functools.cache
+def _change_types() -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(CHANGE_TYPES)
 
 
 def _repeated(kind: int, rows: int) -> pa.Array:
@@ -347,13 +365,32 @@ def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
     return table
 
 
-def _stamped(rows: pa.Table, types: pa.Array, version: int, timestamp: datetime) -> pa.Table:
+def _stamps(types: pa.Array, version: int, timestamp: datetime) -> Stamps:
+    """The columns that tell what each row is, the same epoch and time for all."""
     import pyarrow as pa
 
-    rows = rows.append_column("_change_type", types)
-    rows = rows.append_column("_commit_version", _constants(pa.int64(), version, rows.num_rows))
-    stamp = (timestamp - _START) // _MICROSECOND
-    return rows.append_column("_commit_timestamp", _constants(pa.timestamp("us"), stamp, rows.num_rows))
+    microseconds = (timestamp - _START) // _MICROSECOND
+    return (
+        ("_change_type", types),
+        ("_commit_version", _constants(pa.int64(), version, len(types))),
+        ("_commit_timestamp", _constants(pa.timestamp("us"), microseconds, len(types))),
+    )
+
+
+def stamped_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of a view's rows with stamps."""
+    import pyarrow as pa
+
+    for name, column in _stamps(_change_types(), 0, _START):
+        schema = schema.append(pa.field(name, column.type))
+    return schema
+
+
+def with_columns(rows: pa.Table, stamps: Stamps) -> pa.Table:
+    """Rows with columns behind their own."""
+    for name, column in stamps:
+        rows = rows.append_column(name, column)
+    return rows
 
 
 def _constants(type_: pa.DataType, word: int, rows: int) -> pa.Array:

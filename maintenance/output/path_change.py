@@ -20,11 +20,14 @@ from sqlfront.maintenance.output.output_change import (
     UPDATE_PREIMAGE,
     EncodedChange,
     OutputChange,
+    Stamps,
     as_shown,
     netted,
     netted_words,
     no_rows,
     sql_rows,
+    stamped_schema,
+    with_columns,
 )
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words
@@ -66,6 +69,7 @@ class PathChange:
     def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
         self._view, self._machine, self._evaluate, self._dictionaries = view, machine, evaluate, dictionaries
         self._members = view.branches or view.members
+        self._schema: tuple[pa.Schema, list[pa.DataType], pa.Schema] | None = None
         for member in self._members:
             member.delta = OutputDelta(member.tree, member.limbs, machine)
 
@@ -76,7 +80,7 @@ class PathChange:
     def read(self) -> OutputChange:
         view = self._view
         if not any(member.delta.rows for member in self._members if member.delta is not None):
-            return EncodedChange({}, np.empty(0, np.int64), lambda: no_rows(view, self._evaluate))
+            return EncodedChange({}, np.empty(0, np.int64), self._no_rows)
         if (found := self._encoded()) is not None:
             return found
         whole = view.definition.mode == "bag" and self._is_whole
@@ -115,8 +119,8 @@ class PathChange:
         if not self._is_whole:
             (words, counts), repeats = netted_words(words, counts), False
         elif program.is_plain:
-            return EncodedChange(words, counts, lambda: self._shown(words, gathered), repeats=repeats)
-        return EncodedChange(words, counts, lambda: self._decoded(words), repeats=repeats)
+            return EncodedChange(words, counts, functools.partial(self._shown, words, gathered), repeats=repeats)
+        return EncodedChange(words, counts, functools.partial(self._decoded, words), repeats=repeats)
 
     @functools.cached_property
     def _is_whole(self) -> bool:
@@ -131,21 +135,32 @@ class PathChange:
         except NotSupportedError:
             return None
 
-    def _shown(self, words: Words, gathered: AnyGathered) -> pa.Table:
+    def _no_rows(self, stamps: Stamps) -> pa.Table:
+        return with_columns(no_rows(self._view, self._evaluate), stamps)
+
+    def _shown(self, words: Words, gathered: AnyGathered, stamps: Stamps) -> pa.Table:
         """Rows in words, none of which is computed, in the types that DuckDB has once told for the view's columns."""
         import pyarrow as pa
 
         if (schema := self._view.output_schema) is not None:
+            _, types, stamped = self._known(schema)
             arrays = []
             is_plain = bool(gathered.data.min(initial=0) > at.RESERVED_LOW)  # One look at all words, not one a column.
-            for type_, (codec, code) in zip(schema.types, words.values(), strict=True):
+            for type_, (codec, code) in zip(types, words.values(), strict=True):
                 own = codec.plain_array(code[0]) if is_plain and codec.is_word else codec.decode(list(code))
                 arrays.append(as_shown(own, type_))
             if all(array is not None for array in arrays):
-                return pa.Table.from_arrays(arrays, schema=schema)
-        return self._output(gathered, [("change", np.arange(len(gathered.data)))])[0]
+                arrays += [column for _, column in stamps]
+                return pa.Table.from_arrays(arrays, schema=stamped if stamps else schema)
+        return with_columns(self._output(gathered, [("change", np.arange(len(gathered.data)))])[0], stamps)
 
-    def _decoded(self, words: Words) -> pa.Table:
+    def _known(self, schema: pa.Schema) -> tuple[pa.Schema, list[pa.DataType], pa.Schema]:
+        """A schema, its types, and the schema of its rows with stamps: found once for each."""
+        if self._schema is None or self._schema[0] is not schema:
+            self._schema = schema, schema.types, stamped_schema(schema)
+        return self._schema
+
+    def _decoded(self, words: Words, stamps: Stamps) -> pa.Table:
         """Rows in words, in the types that DuckDB has for a view's columns."""
         import pyarrow as pa
 
@@ -155,7 +170,7 @@ class PathChange:
             fields.append(codec.arrow_field(name))
         rows, types = pa.Table.from_arrays(arrays, schema=pa.schema(fields)), dict(definition.columns)
         found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
-        return found.rename_columns(list(types))
+        return with_columns(found.rename_columns(list(types)), stamps)
 
     def _gathered(self, groups: ChangedGroups | None = None, *, once: bool = True) -> AnyGathered:
         if self._view.branches:
@@ -238,7 +253,7 @@ class Gathered:
         return _Rows(self, sides)
 
     def words(self, variable: str) -> list[np.ndarray]:
-        return [np.ascontiguousarray(self.data[:, place]) for place in self._delta.shape.places([variable])]
+        return [np.ascontiguousarray(self.data[:, place]) for place in self._delta.shape.starts[variable]]
 
     def counts(self) -> np.ndarray:
         """The change of each tuple's count."""

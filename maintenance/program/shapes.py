@@ -34,10 +34,10 @@ class Shape:
 
     def places(self, variables: Iterable[str]) -> tuple[int, ...]:
         """The key words that hold these variables, in this order."""
-        return tuple(place for variable in variables for place in self._starts[variable])
+        return tuple(place for variable in variables for place in self.starts[variable])
 
     @functools.cached_property
-    def _starts(self) -> dict[str, range]:
+    def starts(self) -> dict[str, range]:
         """The key words of each variable."""
         starts, at = {}, 0
         for variable, width in zip(self.variables, self.widths, strict=True):

@@ -107,7 +107,9 @@ class OutputDelta(Attachment):
             self._add_up()
             columns = _columns(self.table)
         sums = columns[shape.keys + shape.limbs :]
-        changed = sums[0] != 0 if len(sums) == 1 else (sums != 0).any(0)
+        if len(sums) == 1 and np.count_nonzero(sums[0]) == columns.shape[1]:
+            return columns.T
+        changed = (sums != 0).any(0)
         return columns.T if changed.all() else columns[:, changed].T
 
     def clear(self) -> None:

@@ -103,7 +103,7 @@ class Feed:
         elif len(change):
             table = images(change, epoch, _now())
             with self.news:
-                self._log.add(table, max(list(self._buffers.values()), default=0))
+                self._log.add(table, epoch, max(list(self._buffers.values()), default=0))
                 self.news.notify_all()
 
     def _end(self) -> None:
@@ -135,7 +135,7 @@ class Subscription:
         lossless: bool,
     ) -> None:
         self._feed, self._timeout, self._lossless = feed, timeout, lossless
-        self._waiting = deque([HeldChange(snapshot, feed.types)] if snapshot is not None else [])
+        self._waiting = deque([HeldChange(snapshot, feed.types, after, after)] if snapshot is not None else [])
         self._fetched = self.version = after
         self._number = feed.join(buffer)
         self._finalizer = weakref.finalize(self, feed.abandon, self._number)

@@ -23,10 +23,8 @@ class HeldChange:
     """The changes of one or more whole epochs, from number `first` to `last`, in order of epochs. `types` are DuckDB's
     of the view's columns; None if they are plain ones."""
 
-    def __init__(self, lossless: pa.Table, types: Mapping[str, str] | None) -> None:
-        self.lossless, self._types = lossless, types
-        versions = lossless.column("_commit_version")
-        self.first, self.last = int(versions[0].as_py()), int(versions[-1].as_py())
+    def __init__(self, lossless: pa.Table, types: Mapping[str, str] | None, first: int, last: int) -> None:
+        self.lossless, self._types, self.first, self.last = lossless, types, first, last
 
     @cached_property
     def plain(self) -> pa.Table:
@@ -46,7 +44,8 @@ class HeldChange:
         versions = self.lossless.column("_commit_version").to_numpy()
         end = int(np.searchsorted(versions, version, side="right"))
         former, later = self.lossless.slice(0, end), self.lossless.slice(end)
-        return HeldChange(former, self._types), HeldChange(later, self._types)
+        last, first = int(versions[end - 1]), int(versions[end])
+        return HeldChange(former, self._types, self.first, last), HeldChange(later, self._types, first, self.last)
 
 
 class FeedLog:
@@ -63,9 +62,9 @@ class FeedLog:
         self._changes: deque[HeldChange] = deque()
         self._single = 0
 
-    def add(self, table: pa.Table, most: int) -> None:
+    def add(self, table: pa.Table, epoch: int, most: int) -> None:
         """Note an epoch's change. Of those before it the oldest go until at most `most` rows are held. O(rows)."""
-        self._changes.append(HeldChange(table, self._types))
+        self._changes.append(HeldChange(table, self._types, epoch, epoch))
         self._single += 1
         self.rows += table.num_rows
         while self.rows > most and (len(self._changes) > 1 or self._changes[0].first < self._changes[0].last):
@@ -78,11 +77,12 @@ class FeedLog:
         """Make one table of the last ones, if these are small."""
         import pyarrow as pa
 
-        last = [self._changes[-number].lossless for number in range(self._single, 0, -1)]
-        if sum(table.num_rows for table in last) <= _FEW * len(last):
+        last = [self._changes[-number] for number in range(self._single, 0, -1)]
+        if sum(change.lossless.num_rows for change in last) <= _FEW * len(last):
             for _ in last:
                 self._changes.pop()
-            self._changes.append(HeldChange(pa.concat_tables(last).combine_chunks(), self._types))
+            table = pa.concat_tables([change.lossless for change in last]).combine_chunks()
+            self._changes.append(HeldChange(table, self._types, last[0].first, last[-1].last))
         self._single = 0
 
     def after(self, version: int) -> list[HeldChange]:
