@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.epoch_work import Counted, EpochLog
 from sqlfront.maintenance.open_readers import OpenReaders
-from sqlfront.maintenance.output.calendar import Calendar
 from sqlfront.maintenance.output.computed_nodes import open_node
 from sqlfront.maintenance.output.node import ComputedNode, Node, TreeNode
 from sqlfront.maintenance.output.reading import rows_of
@@ -20,6 +19,7 @@ from sqlfront.maintenance.output.subscribers import Listener, Subscribers
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
+from sqlfront.maintenance.relation.calendar import Calendar
 from sqlfront.maintenance.relation.filling import fill_store, lay_out
 from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.maintenance.relation_programs import programs_of, share_out, shared_programs

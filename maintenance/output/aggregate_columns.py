@@ -12,8 +12,11 @@ import numpy as np
 from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.planner.model.query import RawColumn
+from sqlfront.storage.codecs.codec import Codec
+from sqlfront.storage.codecs.fixed import float_codes
 from sqlfront.storage.codecs.moments import decode_statistic
 from sqlfront.storage.codecs.sums import averages, combine, decode_avg, decode_sum, to_integers, with_specials
+from sqlfront.storage.kernels.layout import NULL_CODE
 
 
 @dataclass
@@ -41,11 +44,8 @@ class Sums:
 
 def plain_averages(sums: Sums, raw: RawColumn) -> list[float | None]:
     """An AVG without values that are not finite, as Python values."""
-    assert raw.present is not None
-    present = sums.numbers(raw.present)
-    limbs, shift = sums.total(raw.terms)
-    found = averages(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum).tolist()
-    return [value if count else None for value, count in zip(found, present.tolist(), strict=True)]
+    found, present = _averages(sums, raw)
+    return [value if count else None for value, count in zip(found.tolist(), present.tolist(), strict=True)]
 
 
 def aggregate_column(sums: Sums, raw: RawColumn) -> Any:
@@ -60,6 +60,30 @@ def aggregate_column(sums: Sums, raw: RawColumn) -> Any:
     else:
         array = decode_sum(limbs, shift, present, raw.type)
     return array if raw.specials is None else with_specials(array, *map(sums.numbers, raw.specials))
+
+
+def aggregate_words(sums: Sums, raw: RawColumn, codec: Codec) -> Sequence[np.ndarray]:
+    """The words of a raw column that is made of sums, in the codec of its type."""
+    if raw.kind in ("count", "sum") and raw.specials is None and raw.type != "DOUBLE":
+        limbs, _ = sums.total(raw.terms)
+        low = np.ascontiguousarray(limbs[:, 0])
+        if limbs.shape[1] == 1 and raw.kind == "count" and raw.present is None:
+            return [low]
+        if limbs.shape[1] == 1 and codec.words == 2:
+            null = np.zeros(len(low), bool) if raw.present is None else sums.numbers(raw.present) == 0
+            return [np.where(null, NULL_CODE, low >> 63), np.where(null, 0, low)]
+    if raw.kind == "avg" and raw.specials is None:
+        found, present = _averages(sums, raw)
+        return [np.where(present == 0, NULL_CODE, float_codes(found))]
+    return codec.encode(aggregate_column(sums, raw))
+
+
+def _averages(sums: Sums, raw: RawColumn) -> tuple[np.ndarray, np.ndarray]:
+    """An AVG, and the number of values, without which it is any number."""
+    assert raw.present is not None
+    present = sums.numbers(raw.present)
+    limbs, shift = sums.total(raw.terms)
+    return averages(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum), present
 
 
 def _statistic(sums: Sums, raw: RawColumn) -> Any:

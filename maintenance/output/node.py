@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from sqlfront.maintenance.output.calendar import Calendar
     from sqlfront.maintenance.program.machine import Machine
     from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
+    from sqlfront.maintenance.relation.calendar import Calendar
     from sqlfront.maintenance.relation.encoded import Encoded
     from sqlfront.maintenance.tree.description import Description
     from sqlfront.maintenance.view.change_reader import ChangeReader

@@ -79,19 +79,26 @@ class OutputChange:
 class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
-    `words` has the columns in their order. `decode` makes the rows, with columns behind the view's. If it `repeats`,
-    equal rows may be there more than once, all with weights of one sign.
+    `words` has the columns in their order. `decode` makes the rows, with columns behind the view's. `kinds` are told if
+    rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign.
     """
 
     def __init__(
-        self, words: Words, weights: np.ndarray, decode: Callable[[Stamps], pa.Table], *, repeats: bool = False
+        self,
+        words: Words,
+        weights: np.ndarray,
+        decode: Callable[[Stamps], pa.Table],
+        *,
+        kinds: np.ndarray | None = None,
+        repeats: bool = False,
     ) -> None:
         self._words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
+        self._told_kinds = kinds
         self._stamped: pa.Table | None = None
 
     @property
     def kinds(self) -> np.ndarray:
-        return np.where(self.weights > 0, INSERT, DELETE)
+        return np.where(self.weights > 0, INSERT, DELETE) if self._told_kinds is None else self._told_kinds
 
     def only_kind(self) -> int | None:
         weight = int(self.weights[0])
@@ -137,6 +144,27 @@ def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
     rows, sums = net_words(np.array(columns).T, weights)
     found = iter(rows.T)
     return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
+
+
+def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places of rows that differ before and after, those of a tuple one after the other, and their kinds. A tuple
+    has at most one row before, of weight -1, and one after it."""
+    order = np.lexsort((weights, tuples))
+    of, sums = tuples[order], weights[order]
+    first = np.zeros(len(of), bool)  # The former of two images.
+    first[:-1] = of[:-1] == of[1:]
+    former = np.flatnonzero(first)
+    same = np.ones(len(former), bool)
+    for _, code in words.values():
+        for word in code:
+            same &= word[order[former]] == word[order[former + 1]]
+    kinds = np.where(sums > 0, INSERT, DELETE)
+    kinds[former], kinds[former + 1] = UPDATE_PREIMAGE, UPDATE_POSTIMAGE
+    if same.any():
+        kept = np.ones(len(of), bool)
+        kept[former[same]] = kept[former[same] + 1] = False
+        order, kinds = order[kept], kinds[kept]
+    return order, kinds
 
 
 def netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:

@@ -6,13 +6,17 @@ rows for which they refuse, are left to DuckDB.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_words
+from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.relation.base_relation import Column, Input
 from sqlfront.maintenance.relation.expressions import Expressions
-from sqlfront.planner.model.query import Definition, is_constant
+from sqlfront.maintenance.relation.guards import in_order, unused_names
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import RawColumn, is_constant
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
 
@@ -21,28 +25,30 @@ Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 
 
 class RowProgram:
-    """Computes the columns of a view from its raw columns, which are variables with these codecs.
+    """Computes the columns of a view from its raw columns: variables, and aggregates of groups.
 
     `is_plain`: each is a raw column or a constant. DuckDB binds the expressions once. NotSupportedError if one is not
     computed here.
     """
 
-    def __init__(self, definition: Definition, codecs: Mapping[str, Codec], dictionaries: Dictionaries) -> None:
-        if definition.having or any(raw.kind != "variable" for raw in definition.raw):
-            raise NotSupportedError("sums are not computed here")
-        self._variables = {raw.name: str(raw.variable) for raw in definition.raw}
-        self._codecs = {name: codecs[variable] for name, variable in self._variables.items()}
-        types = {raw.name: raw.type for raw in definition.raw}
-        if any(codec.type != types[name] for name, codec in self._codecs.items()):
+    def __init__(self, view: MaintainedView, dictionaries: Dictionaries) -> None:
+        definition = self._definition = view.definition
+        if any(raw.is_list or raw.window is not None or raw.distinct_set is not None for raw in definition.raw):
+            raise NotSupportedError("lists, windows and distinct values are not computed here")
+        self._raw = {raw.name: raw for raw in definition.raw}
+        self._codecs = {name: _codec(view, raw, dictionaries) for name, raw in self._raw.items()}
+        if any(codec.type != self._raw[name].type for name, codec in self._codecs.items()):
             raise NotSupportedError("a raw column is cast")
+        self._parts, self._shift = [frozenset(measure.factors) for measure in definition.measures], view.shift
         self._names = [name for name, _ in definition.columns]
         self._shown: dict[str, str] = {}
         self._constants: dict[str, tuple[Codec, tuple[int, ...]]] = {}
         self._items: dict[str, Input] = {}
+        types = {name: raw.type for name, raw in self._raw.items()}
         for expression, (name, type_) in zip(definition.projection, definition.columns, strict=True):
-            raw, codec = expression.strip().strip('"'), codec_for(type_, dictionaries)
-            if types.get(raw) == type_:
-                self._shown[name] = raw
+            raw_name, codec = expression.strip().strip('"'), codec_for(type_, dictionaries)
+            if types.get(raw_name) == type_:
+                self._shown[name] = raw_name
             elif is_constant(expression) and (codec.dictionary is None or not expression.isdigit()):
                 value = int(expression) if expression.isdigit() else None
                 self._constants[name] = codec, codec.encode_value(value)
@@ -50,11 +56,22 @@ class RowProgram:
                 text = f"CAST({expression} AS {type_})"
                 self._items[name] = Input("key", text, type_, None, definition.settings, codec=codec)
         self.is_plain = not self._items
+        self._having = self._visible(dictionaries)
         columns = [Column(name, type_) for name, type_ in types.items()]
         self._program = Expressions(columns, dictionaries).translate(list(self._items.values()))
         if self._program is None and self._items:
             raise NotSupportedError("DuckDB computes a column")
         self._place()
+
+    def _visible(self, dictionaries: Dictionaries) -> str | None:
+        """The name of what says whether a row is shown, as one more item; None if all are."""
+        definition = self._definition
+        if not definition.having:
+            return None
+        [name] = unused_names([*self._names, *self._raw], 1)
+        text, codec = f"CAST({in_order([definition.having])} AS BOOLEAN)", codec_for("BOOLEAN", dictionaries)
+        self._items[name] = Input("key", text, "BOOLEAN", None, definition.settings, codec=codec)
+        return name
 
     def _place(self) -> None:
         """Settle where the words of a row lie: those that the program reads, then those that it computes."""
@@ -68,16 +85,17 @@ class RowProgram:
         if self._program is not None:
             self._program.place(self._read)
 
-    def run(self, words: Callable[[str], list[np.ndarray]], rows: int) -> Words | None:
-        """The words of all columns of so many rows, from those of variables; None if the program refuses."""
-        raw = {name: words(variable) for name, variable in self._variables.items()}
+    def run(self, source: Rows, rows: int) -> tuple[Words, np.ndarray | None] | None:
+        """The words of all columns of so many rows, and the places of those that HAVING shows, None if all are; None if
+        the program refuses."""
+        raw = {name: self._words(source, name) for name in self._raw}
         found: dict[str, tuple[Codec, Sequence[np.ndarray]]] = {
             name: (self._codecs[shown], raw[shown]) for name, shown in self._shown.items()
         }
         for name, (codec, code) in self._constants.items():
             found[name] = codec, [np.full(rows, word, np.int64) for word in code]
         if self._program is None:
-            return self._in_order(found)
+            return self._in_order(found), None
         data = np.empty((rows, self._width), np.int64)
         for name, place in self._read.items():
             for number, word in enumerate(raw[name]):
@@ -86,8 +104,17 @@ class RowProgram:
             return None
         for name, item in self._items.items():
             assert item.codec is not None
-            found[name] = item.codec, [data[:, item.place + word] for word in range(item.codec.words)]
-        return self._in_order(found)
+            places = range(item.place, item.place + item.codec.words)
+            found[name] = item.codec, [np.ascontiguousarray(data[:, place]) for place in places]
+        visible = None if self._having is None else np.flatnonzero(found[self._having][1][0] == 1)
+        return self._in_order(found), visible
+
+    def _words(self, source: Rows, name: str) -> Sequence[np.ndarray]:
+        """The words of a raw column."""
+        raw = self._raw[name]
+        if raw.kind == "variable":
+            return source.words(str(raw.variable))
+        return aggregate_words(Sums(self._parts, self._shift, source.values), raw, self._codecs[name])
 
     def _in_order(self, found: Words) -> Words:
         return {name: found[name] for name in self._names}
@@ -96,3 +123,7 @@ class RowProgram:
         """Let go of the constants of the program."""
         if self._program is not None:
             self._program.release()
+
+
+def _codec(view: MaintainedView, raw: RawColumn, dictionaries: Dictionaries) -> Codec:
+    return view.codecs[str(raw.variable)] if raw.kind == "variable" else codec_for(raw.type, dictionaries)

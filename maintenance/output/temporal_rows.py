@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.calendar import NEVER
 from sqlfront.maintenance.output.group_store import GroupStore, copies, words_of
 from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.output.time_bounds import Compared, TestedBound, TimedRows
 from sqlfront.maintenance.program.netting import net_words
+from sqlfront.maintenance.relation.calendar import NEVER
 from sqlfront.maintenance.tree.description import Description
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.theory.wording import table_name

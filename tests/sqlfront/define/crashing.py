@@ -4,7 +4,7 @@ crashing.py FILE [changes] STEP...
 
 For each STEP fork a process: open the file, print "found N" for the N epochs that are in it, go on with N + 1 and print
 "done N" after each; die by SIGKILL at the STEP-th entry into DuckDB or change of a file, or return from it; `changes`:
-at the STEP-th that changes something. Then print "ended" and how.
+at the STEP-th that changes something. COMMIT:N as a step: when the N-th COMMIT has ended. Then print "ended" and how.
 """
 
 from __future__ import annotations
@@ -147,11 +147,17 @@ def changes_something(arguments: tuple) -> bool:
     return not isinstance(first, str) or os.sep in first[:1] or first.startswith(WRITES)
 
 
-def main(path: str, kill_at: int, every: bool) -> None:
+def main(path: str, kill_at: str, every: bool) -> None:
     steps, armed = itertools.count(1), []
+    last = int(kill_at.removeprefix("COMMIT:"))
+
+    def counts(when: str, arguments: tuple) -> bool:
+        if kill_at.startswith("COMMIT:"):
+            return when == "after" and arguments[:1] == ("COMMIT",)
+        return every or changes_something(arguments)
 
     def step(when: str, arguments: tuple) -> None:
-        if armed and (every or changes_something(arguments)) and next(steps) == kill_at:
+        if armed and counts(when, arguments) and next(steps) == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
     watch(path, step)
@@ -175,7 +181,7 @@ def main(path: str, kill_at: int, every: bool) -> None:
     print("closed", flush=True)
 
 
-def fork(path: str, kill_at: int, every: bool) -> None:
+def fork(path: str, kill_at: str, every: bool) -> None:
     """Run `main` in a process of its own, which need not load the kernels again, and wait for its end."""
     child = os.fork()
     if child:
@@ -191,6 +197,6 @@ def fork(path: str, kill_at: int, every: bool) -> None:
 
 if __name__ == "__main__":
     sqlfront.Connection  # noqa: B018  loads the kernels, and opens no database
-    for number in sys.argv[2:]:
-        if number != "changes":
-            fork(sys.argv[1], int(number), "changes" not in sys.argv)
+    for one in sys.argv[2:]:
+        if one != "changes":
+            fork(sys.argv[1], one, "changes" not in sys.argv)

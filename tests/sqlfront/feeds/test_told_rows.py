@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,14 @@ VIEWS = {
     "full": "SELECT t.s, q.x FROM t FULL JOIN q ON t.k = q.k",
     "distinct": f"SELECT DISTINCT t.s, q.x {JOIN}",
     "groups": f"SELECT t.s, count(*) AS n, sum(q.x) AS x {JOIN} GROUP BY t.s",
+    "all aggregates": """SELECT t.s, count(*) AS n, count(q.x) AS c, sum(q.x) AS x, sum(t.d) AS d, avg(q.x) AS m,
+        avg(t.d) AS e, sum(q.x / 3) AS f, stddev(q.x) AS g, sum(t.a::DECIMAL(25, 5)) AS w
+        FROM t LEFT JOIN q ON t.k = q.k AND t.a >= q.a GROUP BY t.s""",
+    "groups that stay": "SELECT s, count(d) AS n FROM t GROUP BY s",
+    "computed groups": f"SELECT t.s, 2 * sum(q.x) + count(*) AS y, 7 AS n, avg(q.x) / 3 AS z {JOIN} GROUP BY t.s",
+    "shown groups": f"SELECT t.s, sum(q.x) AS x {JOIN} GROUP BY t.s HAVING count(*) > 1 AND sum(q.x) > 1",
+    "groups unseen": f"SELECT sum(q.x) AS x {JOIN} GROUP BY t.s, q.x",
+    "sums of all": f"SELECT count(*) AS n, sum(q.x) AS x, avg(t.d) AS d {JOIN}",
     "one group": f"SELECT count(*) AS n, max(q.x) AS x {JOIN}",
     "best": f"SELECT t.s, q.x, q.a {JOIN} ORDER BY q.x, q.a, t.s LIMIT 3",
     "union": f"SELECT t.s, q.x {JOIN} UNION ALL SELECT s, a FROM t",
@@ -105,6 +114,48 @@ def apply(con: sqlfront.Connection, changes: list[tuple[str, tuple[Any, ...], in
         named = dict(zip((column.name for column in relation.columns), columns, strict=True))
         batches[table] = pa.table({**named, "_weight": pa.array([weight for _, weight in own])})
     con.apply(batches)
+
+
+GROUPED = [
+    "groups",
+    "all aggregates",
+    "groups that stay",
+    "computed groups",
+    "shown groups",
+    "groups unseen",
+    "sums of all",
+]
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_are_told_as_duckdb_computes_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows and images as without a program that computes them; no two images are equal."""
+    make, held, changed = random.Random(name), list[tuple[str, tuple[Any, ...]]](), Counter[str]()
+    con = opened(VIEWS[name])
+    con.execute(f"CREATE MATERIALIZED VIEW w WITH (at_worst = 'O(N^9)') AS {VIEWS[name]}")
+    with con.view("v").subscribe(snapshot=False) as feed, con.view("w").subscribe(snapshot=False) as by_duckdb:
+        assert con.view("v")._entry.maintained.changes._program is not None
+        monkeypatch.setitem(vars(con.view("w")._entry.maintained.changes), "_program", None)
+        for _ in range(90):
+            if held and make.random() < 0.4:
+                change = (*held.pop(make.randrange(len(held))), -1)
+            else:
+                table = make.choice(["t", "q"])
+                change = (table, random_row(make, table, {row[:2] for each, row in held if each == "q"}), 1)
+                held.append(change[:2])
+            apply(con, [change])
+            found, expected = images(feed), images(by_duckdb)
+            assert sorted(found, key=repr) == sorted(expected, key=repr)
+            changed.update(kind for *_, kind in found)
+            for former, latter in pairwise(found):
+                assert former[-1] != "update_preimage" or former[:-1] != latter[:-1]
+    assert len(changed) > 1 and changed.total() > 9
+    con.close()
+
+
+def images(feed: Any) -> list[tuple[Any, ...]]:
+    change = feed.poll()
+    return [] if change is None else list(zip(*(column.to_pylist() for column in change.columns[:-2]), strict=True))
 
 
 def test_equal_rows_of_a_batch_are_told_once_with_their_number() -> None:
