@@ -251,7 +251,9 @@ def check_crashes(path, steps, *options):
         last = done
 
 
-@pytest.mark.parametrize("steps", [["COMMIT:1", "COMMIT:2", 60, 0], pytest.param([32, 41, 57, 64, 10_000, 0], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "steps", [["COMMIT:1", "COMMIT:2", 60, 0], pytest.param([32, 41, 57, 64, 10_000, 0], marks=pytest.mark.slow)]
+)
 def test_a_killed_process_loses_nothing_and_doubles_nothing(path, steps):
     check_crashes(path, steps)
 
