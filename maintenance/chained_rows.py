@@ -1,10 +1,11 @@
 """The shortest way in for a single row whose change passes through nodes that other nodes read, or has listeners.
 
-A *chain* is what such an epoch runs: the programs of the table, and a stage for each relation that a node feeds. A
-stage makes encoded rows of its relation. The words of as-of joins, and of views without computed columns, are copied;
-other views tell their changes as in the general way. Listeners are told when the epoch is committed. A table has a
-chain if its changes reach no other nodes, and no listener wants the changes of a node that feeds a relation. An epoch
-that overflows or deletes an absent row is taken back and goes the general way.
+A *chain* is what such an epoch runs: the programs of the table, and a stage for each node that feeds a relation. A
+stage makes encoded rows of its relation; those of nodes that feed one relation are one change of it. The words of as-of
+joins, and of views without computed columns, are copied; other views tell their changes as in the general way.
+Listeners are told when the epoch is committed. A table has a chain if its changes reach no other nodes, and no listener
+wants the changes of a node that feeds a relation. An epoch that overflows, needs a finer unit of floating values or
+deletes an absent row is taken back and goes the general way.
 
 Invariant: a chain leaves the state, the counters of changes and the steps that the general way would leave, and tells
 listeners the same changes.
@@ -27,6 +28,7 @@ from sqlfront.maintenance.output.path_change import PathChange
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import RelationPrograms, place_row
 from sqlfront.maintenance.program.shapes import COUNT
+from sqlfront.maintenance.relation.base_relation import Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.planner.model.query import raw_places, shown_tuple
 from sqlfront.storage.errors import DataError
@@ -126,11 +128,11 @@ class ChainedFastPath(RowFastPath):
             if flags & ~_ATTENDED:
                 break
             try:
-                rows = link.stage.rows(done)
-            except DataError:
+                found = link.rows(done)
+            except (DataError, Rescale):
                 return at.REFUSED
-            if len(rows):
-                item = link.encoded(rows) if len(rows) <= MOST_ROWS else None
+            if rows := sum(map(len, found)):
+                item = link.encoded(found) if rows <= MOST_ROWS else None
                 flags |= at.REFUSED if item is None else self._run(item, done)
         return flags
 
@@ -152,21 +154,29 @@ class ChainedFastPath(RowFastPath):
     def _forget(self) -> None:
         """Forget the rows that views have gathered: their stages made them from the table's."""
         for link in self._chain.links:
-            link.stage.node.begin()
+            for stage in link.stages:
+                stage.node.begin()
         for node in self._chain.listened:
             node.begin()
 
 
 class Link:
-    """A stage, and how the words of its rows become encoded rows of the relation."""
+    """The stages that feed one relation, each with the words of its rows that become those of the relation's."""
 
-    def __init__(self, stage: Stage, relation: Relation, programs: RelationPrograms, taken: Sequence[int]) -> None:
-        self.stage, self.relation, self._programs = stage, relation, programs
-        self._taken = np.array(taken, np.int64)
+    def __init__(
+        self, stages: Sequence[tuple[Stage, Sequence[int]]], relation: Relation, programs: RelationPrograms
+    ) -> None:
+        self.stages, self.relation, self._programs = [stage for stage, _ in stages], relation, programs
+        self._taken = [np.array(taken, np.int64) for _, taken in stages]
 
-    def encoded(self, rows: np.ndarray) -> Encoded | None:
+    def rows(self, done: Sequence[Encoded]) -> list[np.ndarray]:
+        """The rows of each stage."""
+        return [stage.rows(done) for stage in self.stages]
+
+    def encoded(self, rows: Sequence[np.ndarray]) -> Encoded | None:
         """The rows as changes of the relation; None if a word has to be computed by DuckDB."""
-        data = rows.take(self._taken, 1)
+        parts = [own.take(taken, 1) for own, taken in zip(rows, self._taken, strict=True) if len(own)]
+        data = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.relation.computation is not None and not self.relation.compute(data):
             return None
         item = Encoded(self.relation, self._programs, address_of(data), len(data), data)
@@ -305,24 +315,26 @@ class Chains:
         return not isinstance(node, TreeNode) or node.view.is_heard
 
     def _link(self, name: str) -> Link | None:
-        relation, nodes = self._engine.relations[name], self._feeding[name]
-        [node, *others] = nodes
-        stage: Stage
-        taken: Sequence[int] | None = None
-        if others or not relation.computable:
-            return None
+        relation = self._engine.relations[name]
+        stages = [self._stage(node, relation) for node in self._feeding[name]] if relation.computable else []
+        found = [one for one in stages if one is not None]
+        return Link(found, relation, self._programs[name]) if found and len(found) == len(stages) else None
+
+    def _stage(self, node: Node, relation: Relation) -> tuple[Stage, Sequence[int]] | None:
+        """The stage of a node, and which words of its rows are the relation's; None if it has none."""
         if isinstance(node, NearestRowsNode):
-            stage = JoinedPairs(node)
-            taken = _taken(relation, stage.columns(), stage.weight)
-        elif isinstance(node, TreeNode) and isinstance(node.view.changes, PathChange) and node.view.delta is not None:
-            stage = DeltaRows(node, node.view.delta)
-            if (columns := stage.columns()) is not None:
-                taken = _taken(relation, columns, stage.weight)
-            if taken is None:
-                stage, taken = ToldRows(node, relation), range(relation.width)
-        else:
+            pairs = JoinedPairs(node)
+            taken = _taken(relation, pairs.columns(), pairs.weight)
+            return None if taken is None else (pairs, taken)
+        if not (isinstance(node, TreeNode) and isinstance(node.view.changes, PathChange)):
             return None
-        return None if taken is None else Link(stage, relation, self._programs[name], taken)
+        if node.view.delta is not None:
+            delta = DeltaRows(node, node.view.delta)
+            columns = delta.columns()
+            taken = None if columns is None else _taken(relation, columns, delta.weight)
+            if taken is not None:
+                return delta, taken
+        return ToldRows(node, relation), range(relation.width)
 
 
 def _taken(relation: Relation, columns: Columns, weight: int) -> list[int] | None:
