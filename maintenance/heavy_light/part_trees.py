@@ -390,7 +390,8 @@ class PartTrees:
                 for atom in (atom for atom in kept.store_parts if self.stores[atom] is partition.store):
                     self._add_ranked(assembler, partition, kept, atom)
             flags |= machine.run(assembler.program(), rows=partition.store.table.used)
-        own = self.tables() if room is not None else []
+        own = {table: table.bytes() for table in (self.tables() if room is not None else ())}
+        taken = sum(own.values())
         for kept in self.trees:
             shared = [view for view in kept.tree.stored_inner() if self._shared(kept, view) is not None]
             for view in self.filled(kept):
@@ -398,8 +399,11 @@ class PartTrees:
                 avoid = shared if kept.planned.changed is None else self._aside(kept)
                 scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
                 goal = self._goal(kept, view)
-                taken = sum(table.bytes() for table in own if table is not goal.table)
+                taken -= own.get(goal.table, 0)
                 flags |= fill(machine, assembler, scanned.used, goal, taken, room)
+                if goal.table in own:
+                    own[goal.table] = goal.table.bytes()
+                    taken += own[goal.table]
         sweep = Assembler()
         sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
         self.add_ranking(sweep)

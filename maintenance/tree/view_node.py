@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -47,11 +48,11 @@ class View:
     def stored(self) -> bool:
         return self.full or self.message
 
-    @property
+    @cached_property
     def atoms(self) -> frozenset[str]:
         return frozenset(leaf.atom for leaf in self.node.leaves() if leaf.atom)
 
-    @property
+    @cached_property
     def link(self) -> tuple[str, ...]:
         """The variables shared with the parent, and those that it compares, in this node's order."""
         above = needed(self.parent.node) if self.parent else ()

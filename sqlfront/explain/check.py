@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import shown
 from sqlfront.database.recomputed import recomputed
@@ -48,15 +48,47 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
         with frozen(con, entry.settled):
             con.execute(f"INSERT INTO temp.__sqlfront_expected FROM ({expected}\n)")
             with lossless(con):
-                result = con.sql(_difference(entry, names)).to_arrow_table()
+                result = _differing(con, entry, names)
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")
     return result
 
 
-def _difference(entry: ViewEntry, names: Sequence[str]) -> str:
-    """SQL for the rows of one side that have no partner on the other, copies counted."""
-    types = [type_ for _, type_ in entry.definition.columns]
-    floats = [name for name, type_ in zip(names, types, strict=True) if type_ in ("FLOAT", "DOUBLE")]
+def _differing(con: Any, entry: ViewEntry, names: Sequence[str]) -> pa.Table:
+    """The rows of one side that have no partner on the other, a row once per copy, with `_difference`."""
+    columns = list(zip(names, entry.definition.columns, strict=True))
+    outputs = ", ".join(f"{name} AS {quote(column)}" for name, (column, _) in columns)
+    if floats := [name for name, (_, type_) in columns if type_ in ("FLOAT", "DOUBLE")]:
+        return con.sql(_unpaired(entry, names, floats, outputs)).to_arrow_table()
+    return _once_per_copy(con.sql(_counted(names, outputs)).to_arrow_table())
+
+
+def _counted(names: Sequence[str], outputs: str) -> str:
+    """SQL for the rows of different number, without floating columns, and how many more are expected than found.
+
+    Counting takes half the time of pairing.
+    """
+    return (
+        f"SELECT '' AS _difference, {outputs}, more FROM (SELECT {', '.join(names)}, sum(sign)::BIGINT AS more FROM "
+        "(SELECT *, 1 AS sign FROM temp.__sqlfront_expected UNION ALL SELECT *, -1 FROM temp.__sqlfront_found) "
+        "GROUP BY ALL HAVING sum(sign) <> 0)"
+    )
+
+
+def _once_per_copy(counted: pa.Table) -> pa.Table:
+    """The rows of `_counted`: those missing before those that are extra."""
+    import numpy as np
+    import pyarrow as pa
+
+    more = counted.column(counted.num_columns - 1).to_numpy()
+    order = np.argsort(-more, kind="stable")
+    places = np.repeat(order, abs(more)[order])
+    labels = np.where(more[places] > 0, "missing", "extra")
+    rows = counted.remove_column(counted.num_columns - 1).take(places)
+    return rows.set_column(0, rows.field(0), pa.array(labels, pa.string()))
+
+
+def _unpaired(entry: ViewEntry, names: Sequence[str], floats: Sequence[str], outputs: str) -> str:
+    """SQL for the rows without a partner, where rows are paired by their order in floating columns."""
     exact = [name for name in names if name not in floats]
     number = f"row_number() OVER (PARTITION BY {', '.join(exact) or '1'} ORDER BY {', '.join([*exact, *floats])}) AS n"
     # One row whatever the columns: an aggregate is always there.
@@ -75,9 +107,6 @@ def _difference(entry: ViewEntry, names: Sequence[str]) -> str:
     ]
     matched = " AND ".join([*same, "e.n = f.n"])
     scale = f"(SELECT count(*) AS n{scales} FROM temp.__sqlfront_expected) AS s"
-    outputs = ", ".join(
-        f"{name} AS {quote(column)}" for name, (column, _) in zip(names, entry.definition.columns, strict=True)
-    )
     sides = []
     for label, one, other in (("missing", "expected", "found"), ("extra", "found", "expected")):
         sides.append(

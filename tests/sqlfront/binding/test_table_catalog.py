@@ -45,3 +45,30 @@ def test_collations_of_columns() -> None:
         ("e", "INTEGER", False),
         ("f", "VARCHAR", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("create", "keys", "references", "checks"),
+    [
+        ("a INT, b INT", [], [], []),
+        ("a INT PRIMARY KEY, b INT UNIQUE, UNIQUE (b, a)", [("a",), ("b",), ("b", "a")], [], []),
+        ("a INT REFERENCES s, b INT", [], [(("a",), "main.s", ("k",))], []),
+        ("a INT, b INT CHECK (b > 0)", [], [], ["(b > 0)"]),
+        ('a INT, "CHECK" INT', [], [], []),
+    ],
+)
+def test_declared_constraints(create: str, keys: list, references: list, checks: list) -> None:
+    con = duckdb.connect()
+    con.execute(f"CREATE TABLE s (k INT PRIMARY KEY); CREATE TABLE t ({create})")
+    catalog = DuckDBCatalog(con)
+    assert catalog.keys(catalog.resolve(["s"]) or "") == [("k",)]
+    table = catalog.resolve(["t"]) or ""
+    assert catalog.keys(table) == keys and catalog.references(table) == references
+    assert [check.strip("()") for check in catalog.checks(table)] == [check.strip("()") for check in checks]
+
+
+def test_a_key_that_is_added_later_is_known() -> None:
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t (a INT); ALTER TABLE t ADD PRIMARY KEY (a)")
+    catalog = DuckDBCatalog(con)
+    assert catalog.keys(catalog.resolve(["t"]) or "") == [("a",)]

@@ -32,6 +32,37 @@ def test_a_floating_column_may_have_any_name(con, name):
     assert sorted(rows, key=str) == [("extra", 7, 7.5), *missing]
 
 
+@pytest.mark.parametrize("type_", ["INT", "DOUBLE"])
+@pytest.mark.parametrize("name", ["b", "more", "_difference"])
+def test_a_row_stands_once_per_copy(con, type_, name):
+    con.execute(
+        f"CREATE TABLE r (a INT, {name} {type_}); INSERT INTO r VALUES (1, 1), (1, 1), (1, 1), (2, NULL), (3, 4)"
+    )
+    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT a, {name} FROM r")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    _break(con, "v", f"SELECT a, x::{type_} FROM (VALUES (1, 1), (2, NULL), (2, NULL), (5, NULL), (3, 4)) AS t(a, x)")
+    result = con.execute("CHECK MATERIALIZED VIEW v")
+    names = [column[0] for column in result.description]
+    assert names == ["_difference", "a", "_difference_1" if name == "_difference" else name]
+    missing, extra = [("missing", 1, 1)] * 2, [("extra", 2, None), ("extra", 5, None)]
+    found = result.fetchall()
+    assert found[:2] == missing and sorted(found[2:], key=str) == extra
+
+
+def test_values_of_other_types_are_compared(con):
+    con.execute(
+        "CREATE TABLE r (a UNION(n INT, s VARCHAR), b MAP(INT, INT), c HUGEINT, d INTERVAL, e DOUBLE[], f UUID)"
+    )
+    row = "1, MAP {1: 2}, 3, INTERVAL 1 MONTH, [4], '00000000-0000-0000-0000-000000000005'"
+    con.execute(f"INSERT INTO r VALUES ({row}), ({row})")
+    con.execute("CREATE MATERIALIZED VIEW v AS FROM r")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    _break(con, "v", "SELECT a, b, c, d, [4, NULL]::DOUBLE[] AS e, f FROM r LIMIT 1")
+    found = con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+    wanted = [("missing", *values) for values in con.execute("FROM r").fetchall()]
+    assert found == [*wanted, ("extra", *wanted[0][1:5], [4, None], wanted[0][6])]
+
+
 def test_a_temporary_table_does_not_stand_in_for_the_tables_of_a_view(con):
     con.execute("CREATE TABLE r AS SELECT 1 AS a; CREATE MATERIALIZED VIEW v AS SELECT a FROM r")
     con.execute("CREATE TEMP TABLE r AS SELECT 5 AS a; CREATE TEMP TABLE v AS SELECT 6 AS a")
