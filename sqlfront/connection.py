@@ -414,6 +414,8 @@ class Connection:
     def interrupt(self) -> None:
         """Stop the running statement; may be called from another thread."""
         self.session.duck.interrupt()
+        if (reading := self.session.reading) is not None:
+            reading.stop()
 
     def close(self) -> None:
         """End the connection; an open transaction is rolled back."""
