@@ -306,7 +306,8 @@ class Connection:
     # Views ---------------------------------------------------------------------------------------
 
     def explain(self, view_or_sql: str, *, shards: int | None = None) -> Explanation:
-        """How a view is maintained, or a SELECT would be: shape, strategy, cost, reason, tree; and how in `shards`."""
+        """How a view is maintained, or a SELECT or CREATE MATERIALIZED VIEW would be: shape, strategy, cost, reason,
+        tree; and how in `shards`. Nothing is built."""
         from sqlfront.explain.explanation import explain
 
         self.session.ready()
@@ -413,6 +414,8 @@ class Connection:
     def interrupt(self) -> None:
         """Stop the running statement; may be called from another thread."""
         self.session.duck.interrupt()
+        if (reading := self.session.reading) is not None:
+            reading.stop()
 
     def close(self) -> None:
         """End the connection; an open transaction is rolled back."""

@@ -202,6 +202,7 @@ READS = (
     own.ShowErrors,
     own.ExplainMaterializedView,
     own.ExplainMaterialized,
+    own.ExplainCreation,
     own.ExplainAlgebra,
     own.CheckMaterializedView,
     own.Subscribe,

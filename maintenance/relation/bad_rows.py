@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.relation.guards import evaluate_items, guard_of
+from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
 from sqlfront.storage.codecs.transport import is_carried
 from sqlfront.storage.errors import DataError, IntegrityError
@@ -54,7 +55,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
         row = rows.slice(first, 1)
         users = {view_of(user) for store in _needing(relation, item, row) for user in store.users if user}
         views = ", ".join(sorted(users))
-        name = view_of(relation.name)
+        name = _of(relation)
         told = DataError(
             f"materialized view {views} cannot take a row of {name}"
             if views
@@ -69,8 +70,14 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
 
 
 def view_of(name: str) -> str:
-    """The view, as people call it, to which a node of the epoch graph belongs; or the table that a relation is."""
+    """The view, as people call it, to which a node of the epoch graph belongs."""
     return name.partition("#")[0].removeprefix("main.")
+
+
+def _of(relation: Relation) -> str:
+    """The relation whose row it is, as EXPLAIN calls it: a table, a view, or a block of the view that reads it."""
+    name = table_name(relation.name)
+    return f"{name} of its query" if "/" in relation.name.partition("#")[2] else name
 
 
 def blamed_group(
@@ -172,7 +179,7 @@ def absent_row(machine: Machine, encoded: Sequence[Encoded]) -> IntegrityError:
         values.append(f"{column.expression} = {_value(relation, codec.decode(code), column.type)}")
         place += width
     return IntegrityError(
-        f"a row of {view_of(relation.name)} is deleted more often than it is there",
+        f"a row of {_of(relation)} is deleted more often than it is there",
         where="the row with " + ", ".join(values) if values else None,
         why="every view is exact only if no row occurs a negative number of times",
         hint="check the changes of this epoch; nothing of it has been applied",

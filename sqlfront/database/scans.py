@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.storage.errors import StaleRead
+from sqlfront.storage.errors import OperationalError, StaleRead
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class ReadSession:
         self._turn = threading.Condition()
         self._held = 0
         self._inside = 0
+        self._stopped = False
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -53,6 +54,17 @@ class ReadSession:
                 yield
             finally:
                 self._release()
+
+    def stop(self) -> None:
+        """Let the next `check` raise. Any thread may call it."""
+        self._stopped = True
+
+    def check(self) -> None:
+        """OperationalError if the statement has been interrupted while DuckDB, which looks itself, did not run."""
+        if self._stopped:
+            raise OperationalError(
+                "the statement was interrupted", why="con.interrupt() was called", hint="execute it again"
+            )
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,51 +51,79 @@ if TYPE_CHECKING:
 
 def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
     """Bind, plan, build and store a view. On any error nothing has changed. O(rows of its tables)."""
-    options = check_options("materialized view", statement.options)
     with database.lock:
-        catalog = EngineCatalog(database, con)
-        tree = statement.take_tree() or parse_query(statement.query, statement.text, statement.query_start)
-        if options.get("on_error") == "null":
-            statement = null_on_error(con, statement, tree)
-            tree = parse_query(statement.query, statement.text, statement.query_start)
-        require_own(database, catalog.names.current)
-        catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
-        name = new_name(database, con, statement.name.parts, catalog.names)
-        old = database.views.get(name.key) or database.unbuilt.get(name.key)
-        if old is not None and statement.if_not_exists:
-            return
-        if old is not None and not statement.or_replace:
-            raise ProgrammingError(
-                f"materialized view {shown(name)} exists already",
-                hint="CREATE OR REPLACE MATERIALIZED VIEW, or CREATE MATERIALIZED VIEW IF NOT EXISTS",
-            )
-        if old is None:
-            refuse_other_object(database, name, catalog.names)
-        bound = bind(
-            catalog, con, statement.query,
-            column_names=statement.columns, order_by=orders_of(options),
-            statement=statement.text, offset=statement.query_start, tree=tree,
-        )  # fmt: skip
-        if old is not None:
-            refuse_circle(database, old, bound)
-        check_updates(options, bound.definition, catalog)
-        columns = tuple(column for column, _ in bound.definition.columns)
-        assert bound.tree is not None
-        with refusing_depth():
-            select = _frozen(con, bound.tree, catalog, bound.definition)
-        view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
-        if bound.sources or bound.reads_clock or "tick" in options:
-            _check_clock(view, clocks_of(view, bound.definition, bound.sources))
-        drafted = draft(database, view, bound)
-        own = drafted.parts[-1]
-        assert isinstance(own, Part)
-        if "at_worst" in options:
-            check_at_worst(shown(name), own.definition, own.plan, options["at_worst"])
-        if options.keys() & set(OPTIONS):
-            check_epsilon(shown(name), own.definition, own.plan, options)
-        persistence.prepare(database, con, catalog.names)
-        _put_in_place(database, con, drafted, bound, old)
-        warn_of_cost(database, database.views[name.key])
+        created = drafted_view(database, con, statement)
+        if created is not None:
+            persistence.prepare(database, con, created.names)
+            _put_in_place(database, con, created.draft, created.bound, created.replaced)
+            warn_of_cost(database, database.views[created.draft.view.name.key])
+
+
+@dataclass(frozen=True)
+class Created:
+    """A view that a CREATE makes: bound, checked and planned, not yet built. `replaced` is the one that it replaces."""
+
+    draft: Draft
+    bound: Bound
+    replaced: StoredView | None
+    names: Names
+
+
+def drafted_view(database: Database, con: Any, statement: CreateMaterializedView) -> Created | None:
+    """What a CREATE makes; None if it leaves a view of the same name as it is. Raises what is wrong with the statement.
+
+    The engine must be locked. Nothing changes.
+    """
+    options = check_options("materialized view", statement.options)
+    catalog = EngineCatalog(database, con)
+    tree = statement.take_tree() or parse_query(statement.query, statement.text, statement.query_start)
+    if options.get("on_error") == "null":
+        statement = null_on_error(con, statement, tree)
+        tree = parse_query(statement.query, statement.text, statement.query_start)
+    require_own(database, catalog.names.current)
+    catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
+    name = new_name(database, con, statement.name.parts, catalog.names)
+    old = database.views.get(name.key) or database.unbuilt.get(name.key)
+    if old is not None and statement.if_not_exists:
+        return None
+    if old is not None and not statement.or_replace:
+        raise ProgrammingError(
+            f"materialized view {shown(name)} exists already",
+            hint="CREATE OR REPLACE MATERIALIZED VIEW, or CREATE MATERIALIZED VIEW IF NOT EXISTS",
+        )
+    if old is None:
+        refuse_other_object(database, name, catalog.names)
+    bound = bind(
+        catalog, con, statement.query,
+        column_names=statement.columns, order_by=orders_of(options),
+        statement=statement.text, offset=statement.query_start, tree=tree,
+    )  # fmt: skip
+    if old is not None:
+        refuse_circle(database, old, bound)
+    view = _checked_view(database, con, name, options, bound, catalog)
+    drafted = draft(database, view, bound)
+    own = drafted.parts[-1]
+    assert isinstance(own, Part)
+    if "at_worst" in options:
+        check_at_worst(shown(name), own.definition, own.plan, options["at_worst"])
+    if options.keys() & set(OPTIONS):
+        check_epsilon(shown(name), own.definition, own.plan, options)
+    return Created(drafted, bound, old, catalog.names)
+
+
+def _checked_view(
+    database: Database, con: Any, name: QualifiedName, options: dict[str, Any], bound: Bound, catalog: EngineCatalog
+) -> StoredView:
+    """A bound view as it is stored, if its options fit its query."""
+    check_updates(options, bound.definition, catalog)
+    columns = tuple(column for column, _ in bound.definition.columns)
+    assert bound.tree is not None
+    with refusing_depth():
+        select = _frozen(con, bound.tree, catalog, bound.definition)
+    view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
+    if bound.sources or bound.reads_clock or "tick" in options:
+        _check_clock(view, clocks_of(view, bound.definition, bound.sources))
+    return view
 
 
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:

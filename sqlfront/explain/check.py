@@ -41,10 +41,13 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     expected = recomputed(database, entry)
     # Columns without collations, which would hide that another of several equal texts is shown.
     typed = ", ".join(f"{name} {type_}" for name, (_, type_) in zip(names, entry.definition.columns, strict=True))
-    with session.current_reading().holding():
+    reading = session.current_reading()
+    with reading.holding():
         for name in ("found", "expected"):
             con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_{name} ({typed})")
+        reading.check()
         con.execute(f"INSERT INTO temp.__sqlfront_found FROM {table_sql(database.name, entry.name)}")
+        reading.check()
         with frozen(con, entry.settled):
             con.execute(f"INSERT INTO temp.__sqlfront_expected FROM ({expected}\n)")
             with lossless(con):

@@ -25,6 +25,9 @@ from sqlfront.planner.model.whole_cost import spell_deciding, spell_path
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, table_name
 from sqlfront.sql.name_parts import split_name
+from sqlfront.sql.own_statements import read_own
+from sqlfront.sql.recognise import is_own
+from sqlfront.sql.statements import CreateMaterializedView
 from sqlfront.storage.sql_text import literal
 
 if TYPE_CHECKING:
@@ -213,14 +216,20 @@ class Explanation:
 
 
 def explain(database: Database, con: Any, view_or_sql: str, shards: int | None = None) -> Explanation:
-    """The explanation of a view, by its name, or of a SELECT as if it were one; in `shards` if so many are given."""
-    parts = split_name(view_or_sql)
-    found = explain_view(database, con, parts) if parts else explain_query(database, con, view_or_sql)
+    """The explanation of a view, by its name, of a SELECT as if it were one, or of what CREATE MATERIALIZED VIEW would
+    make; in `shards` if so many are given."""
+    parts, query = split_name(view_or_sql), view_or_sql
+    if parts:
+        found = explain_view(database, con, parts)
+    elif is_own(view_or_sql) and isinstance(statement := read_own(view_or_sql, 0), CreateMaterializedView):
+        found, query = explain_creation(database, con, statement), statement.query
+    else:
+        found = explain_query(database, con, view_or_sql)
     if shards is None:
         return found
     from sqlfront.shards.shard_explanation import spread_of
 
-    return replace(found, spread=spread_of(database, con, shards, parts or view_or_sql))
+    return replace(found, spread=spread_of(database, con, shards, parts or query))
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:
@@ -242,7 +251,26 @@ def explain_query(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
-    inner, own = _planned(database, con, query, statement, offset)
+    return _of_parts(database, con, query, *_planned(database, con, query, statement, offset))
+
+
+def explain_creation(database: Database, con: Any, statement: CreateMaterializedView) -> Explanation:
+    """The explanation of the view that a CREATE makes, with its options; of the view that is there if IF NOT EXISTS
+    leaves it. Nothing is built. Raises what the CREATE raises for its text and options."""
+    from sqlfront.define.ddl import drafted_view
+    from sqlfront.define.part import ComputedPart
+
+    with database.lock:
+        created = drafted_view(database, con, statement)
+    if created is None:
+        return explain_view(database, con, statement.name.parts)
+    *inner, own = created.draft.parts
+    assert not isinstance(own, ComputedPart)
+    return _of_parts(database, con, created.bound.query, inner, own)
+
+
+def _of_parts(database: Database, con: Any, query: str, inner: Parts, own: Part) -> Explanation:
+    """The explanation of a query that is planned as blocks and its own part."""
     nodes = [_unbuilt(database, part) for part in (*inner, own)]
     rewrites = _rewrites(database, con, query, own.definition, own.plan)
     read = _views_read(database, own.definition)

@@ -10,7 +10,7 @@ from sqlfront.database.names import shown
 from sqlfront.define.options import check_options
 from sqlfront.explain.check import check_view
 from sqlfront.explain.epoch_rows import EPOCHS, epoch_rows
-from sqlfront.explain.explanation import Explanation, explain_query, explain_view
+from sqlfront.explain.explanation import Explanation, explain_creation, explain_query, explain_view
 from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.sql import statements as own
 from sqlfront.storage.errors import InternalError
@@ -48,6 +48,8 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
         case own.ExplainMaterialized(query=query, query_start=start, options=options):
             explained = explain_query(database, con, query, statement.text, start)
             return _explained(database, con, explained, options, query)
+        case own.ExplainCreation(creation=creation):
+            return _explained(database, con, explain_creation(database, con, creation), (), creation.query)
         case own.ExplainAlgebra(query=query, query_start=start):
             from sqlfront.explain.algebra_steps import algebra_steps
 

@@ -51,7 +51,8 @@ class WholeView:
         session.start_reading({self.entry.maintained.name}.intersection, alone=True)
         if session.revision != database.revision or database.views.get(self.entry.name.key) is not self.entry:
             return None  # It is another view by now, or none.
-        database.make_readable(self.entry, session.current_reading())
+        reading = session.current_reading()
+        database.make_readable(self.entry, reading)
         schema = pa.schema([(name, arrow_type(type_)) for name, type_ in self.columns])
         batches = []
         try:
@@ -59,6 +60,7 @@ class WholeView:
             if found is None:
                 return None
             for batch in found:
+                reading.check()
                 pairs = zip(self.places, schema.types, strict=True)
                 arrays = [_exported(batch.column(place), kind) for place, kind in pairs]
                 batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -25,7 +25,7 @@ def read_own(text: str, start: int) -> Statement:
     return _FACTS[type(tree)](text, start, tree)
 
 
-def _create_view(text: str, start: int, tree: exp.Expr) -> Statement:
+def _create_view(text: str, start: int, tree: exp.Expr) -> own.CreateMaterializedView:
     query = tree.args["query"].pop()
     begin, columns = _span(query)[0], _names(tree.args["columns"])
     name, options = _name(tree.this), _options(tree, "options")
@@ -95,6 +95,10 @@ def _explain_query(text: str, start: int, tree: exp.Expr) -> Statement:
     return own.ExplainMaterialized(text, start, text[begin:], begin, _options(tree, "options"))
 
 
+def _explain_creation(text: str, start: int, tree: exp.Expr) -> Statement:
+    return own.ExplainCreation(text, start, _create_view(text, start, tree.this))
+
+
 def _explain_algebra(text: str, start: int, tree: exp.Expr) -> Statement:
     begin = _span(tree.args["query"])[0]
     return own.ExplainAlgebra(text, start, text[begin:], begin)
@@ -156,6 +160,7 @@ _FACTS: dict[type[exp.Expr], Callable[[str, int, exp.Expr], Statement]] = {
     trees.ShowOwn: _show,
     trees.ExplainMaterializedView: partial(_with_options, own.ExplainMaterializedView),
     trees.ExplainMaterialized: _explain_query,
+    trees.ExplainCreation: _explain_creation,
     trees.ExplainAlgebra: _explain_algebra,
     trees.CheckMaterializedView: lambda text, start, tree: own.CheckMaterializedView(text, start, _name(tree.this)),
     trees.Subscribe: partial(_with_options, own.Subscribe),

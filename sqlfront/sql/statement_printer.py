@@ -74,6 +74,9 @@ class StatementPrinter(QueryPrinter):
         shards = "".join(f", SHARDS {self.sql(o, 'expression')}" for o in node.args.get("options") or [])
         return f"EXPLAIN (MATERIALIZED{shards}) {self.sql(node, 'query')}"
 
+    def explain_creation(self, node: trees.ExplainCreation) -> str:
+        return f"EXPLAIN {self.sql(node, 'this')}"
+
     def explain_algebra(self, node: trees.ExplainAlgebra) -> str:
         return f"EXPLAIN (ALGEBRA) {self.sql(node, 'query')}"
 
@@ -98,6 +101,7 @@ StatementPrinter.TRANSFORMS = {
     trees.ShowOwn: StatementPrinter.show_own,
     trees.ExplainMaterializedView: StatementPrinter.explain_view,
     trees.ExplainMaterialized: StatementPrinter.explain_query,
+    trees.ExplainCreation: StatementPrinter.explain_creation,
     trees.ExplainAlgebra: StatementPrinter.explain_algebra,
     trees.CheckMaterializedView: StatementPrinter.check_view,
     trees.Subscribe: StatementPrinter.subscribe,

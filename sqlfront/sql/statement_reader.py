@@ -252,9 +252,9 @@ class StatementReader(QueryReader):
         return trees.ExplainMaterialized(options=options, query=self.query())
 
     def explain_creation(self) -> exp.Expr:
-        """EXPLAIN CREATE MATERIALIZED VIEW, which is refused: the query alone is explained."""
         self.expect("EXPLAIN")
-        self.raise_error("Expected EXPLAIN (MATERIALIZED) SELECT ..., which explains a view before it is created")
+        first = self._index
+        return trees.ExplainCreation(this=self.noted(first, self.create_view()))
 
     def explain_algebra(self) -> exp.Expr:
         self.expect("EXPLAIN", "(", "ALGEBRA", ")")

@@ -213,6 +213,13 @@ class ExplainMaterialized(Statement):
 
 
 @dataclass(frozen=True)
+class ExplainCreation(Statement):
+    """EXPLAIN CREATE [OR REPLACE] MATERIALIZED VIEW ...: how the view would be kept, with its options."""
+
+    creation: CreateMaterializedView
+
+
+@dataclass(frozen=True)
 class ExplainAlgebra(Statement):
     """EXPLAIN (ALGEBRA) SELECT ...: the query's term after each rule that changed it."""
 

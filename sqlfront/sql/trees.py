@@ -244,6 +244,10 @@ class ExplainMaterialized(Own):
     arg_types: ClassVar[dict[str, bool]] = {"query": True, "options": False}
 
 
+class ExplainCreation(Own):
+    """EXPLAIN, and the statement that would create a view."""
+
+
 class ExplainAlgebra(Own):
     """EXPLAIN (ALGEBRA) query."""
 

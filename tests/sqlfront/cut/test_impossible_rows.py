@@ -1,5 +1,7 @@
 """A change that a view cannot take names the view, the expression, the row, the reason and a way out."""
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -81,3 +83,25 @@ def test_rows_that_are_impossible_together_are_told_by_the_first_and_their_numbe
             con.execute(f"INSERT INTO t VALUES (3, 1, {2**126}), (3, 1, {2**126}), (4, 1, 1)")
         assert "\nover 2 rows, the first of them with a = 3" in caught.value.where
         assert sorted(con.execute("FROM v").fetchall()) == [(1, 5), (2, 7)]
+
+
+def test_a_row_of_a_block_is_named_by_the_block():
+    """The rows of r's expression are met where they are joined with the first rows: in the view's own node."""
+    query = (
+        "SELECT r.a, x.q FROM r, LATERAL (SELECT s.v::INTEGER + r.v::INTEGER AS q FROM s WHERE s.a = r.a "
+        "AND s.t <= r.t ORDER BY s.t DESC, s.v LIMIT 2) AS x"
+    )
+    with sqlfront.connect() as con:
+        con.execute(
+            "CREATE TABLE r (a INTEGER, t INTEGER, v VARCHAR); CREATE TABLE s (a INTEGER, t INTEGER, v VARCHAR)"
+        )
+        con.execute("INSERT INTO s VALUES (1, 1, '1')")
+        con.execute(f"CREATE MATERIALIZED VIEW first_two AS {query}")
+        with pytest.raises(sqlfront.DataError) as caught:
+            con.execute("INSERT INTO r VALUES (1, 1, 'x')")
+        found = re.fullmatch(
+            r"materialized view first_two cannot take a row of (block \d+) of its query", caught.value.what
+        )
+        nodes = con.execute("EXPLAIN MATERIALIZED VIEW first_two").fetchall()
+        assert found and any(value.startswith(f"{found[1]},") for name, value in nodes if name == "node")
+        assert con.execute("FROM first_two").fetchall() == con.execute("FROM r").fetchall() == []

@@ -3,7 +3,9 @@
 import pytest
 
 import sqlfront
+from sqlfront.database.recomputed import recomputed
 from sqlfront.database.unpruned import unpruned
+from sqlfront.explain import check
 from sqlfront.sql.dialect import parse_one
 
 
@@ -110,3 +112,20 @@ def test_limits_are_hidden_from_the_optimizer_where_duckdb_lets_them():
             text = unpruned(con.session.database, parse_one(query))
             assert expected in text
             assert sorted(con.execute(text).fetchall(), key=str) == sorted(con.execute(query).fetchall(), key=str)
+
+
+def test_an_interrupt_between_statements_stops_a_check(monkeypatch):
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (a BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+        con.execute("INSERT INTO t FROM range(100)")
+
+        def interrupting(*arguments):
+            con.interrupt()
+            return recomputed(*arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(check, "recomputed", interrupting)
+            with pytest.raises(sqlfront.OperationalError, match="interrupted"):
+                con.execute("CHECK MATERIALIZED VIEW v")
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []

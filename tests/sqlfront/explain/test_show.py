@@ -87,6 +87,48 @@ def test_explain_says_the_same_in_every_form(con):
     assert con.execute("SHOW MATERIALIZED VIEWS").to_arrow_table().num_rows == 2
 
 
+TRIANGLE = "SELECT count(*) AS n FROM c AS r, c AS s, c AS u WHERE r.n = s.a AND s.n = u.a AND u.n = r.a"
+
+
+@pytest.mark.parametrize("options", ["", "WITH (epsilon = 0.25) ", "WITH (apply = 'on read') "])
+def test_explain_of_a_create_is_that_of_the_view(con, options):
+    create = f"CREATE MATERIALIZED VIEW w {options}AS {TRIANGLE}"
+    before = con.execute(f"EXPLAIN {create}").fetchall()
+    assert con.execute(f"EXPLAIN {create}").fetchall() == before, "a statement is remembered"
+    assert "w" not in {row["name"] for row in named(con, "SHOW MATERIALIZED VIEWS")}
+    asked = con.explain(create).to_dict()
+    con.execute(create)
+    told = con.explain("w").to_dict()
+    assert all(asked[key] == told[key] for key in ("shape", "strategy", "cost", "reason"))
+    assert ("strategy", told["strategy"]) in before
+    assert (options != "") == (told["strategy"] != con.explain(TRIANGLE).to_dict()["strategy"]) or "apply" in options
+
+
+def test_explain_of_a_create_raises_what_the_create_raises(con):
+    for create in (
+        "CREATE MATERIALIZED VIEW v AS SELECT a FROM t",
+        "CREATE MATERIALIZED VIEW t AS SELECT a FROM c",
+        "CREATE MATERIALIZED VIEW w WITH (epslon = 1) AS SELECT a FROM t",
+        f"CREATE MATERIALIZED VIEW w WITH (at_worst = 'O(1)') AS {TRIANGLE}",
+        "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT b FROM v",
+        "CREATE MATERIALIZED VIEW w AS SELECT random() AS x FROM t",
+    ):
+        with pytest.raises(sqlfront.Error) as explained:
+            con.execute(f"EXPLAIN {create}")
+        with pytest.raises(sqlfront.Error) as created:
+            con.execute(create)
+        assert type(explained.value) is type(created.value)
+        assert (explained.value.what, explained.value.why) == (created.value.what, created.value.why)
+
+
+def test_explain_of_a_create_that_leaves_or_replaces_a_view(con):
+    left = con.execute("EXPLAIN CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT a FROM t").fetchall()
+    assert left == con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall()
+    other = con.execute(f"EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW v AS {TRIANGLE}").fetchall()
+    assert ("shape", "cyclic") in other and con.execute("FROM v").fetchall() != []
+    assert con.explain("v").to_dict()["shape"] == "free-connex"
+
+
 def test_explain_under_a_key(con):
     con.execute("CREATE CHANGE TABLE o (o_id BIGINT PRIMARY KEY, c_id BIGINT) WITH (retain = false)")
     con.execute("CREATE CHANGE TABLE i (i_id BIGINT, o_id BIGINT, price BIGINT) WITH (retain = false)")

@@ -258,3 +258,24 @@ def test_windows_on_several_threads(con: sqlfront.Connection, monkeypatch: pytes
     for _ in range(20):
         found = con.sql("SELECT * FROM v").to_arrow_table()
         assert sorted(zip(*found.to_pydict().values(), strict=True)) == expected
+
+
+def test_an_interrupt_stops_a_read_between_batches(
+    con: sqlfront.Connection, direct: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con.execute("CREATE TABLE t (a BIGINT)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+    con.execute("INSERT INTO t FROM range(200_000)")
+    exported, read = whole_views._exported, list[int]()
+
+    def interrupting(array: pa.Array, kind: pa.DataType) -> pa.Array:
+        read.append(len(array))
+        con.interrupt()
+        return exported(array, kind)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(whole_views, "_exported", interrupting)
+        with pytest.raises(sqlfront.OperationalError, match="interrupted"):
+            con.execute("FROM v").to_arrow_table()
+    assert len(read) == 1 and read[0] < 200_000
+    assert con.execute("FROM v").to_arrow_table().num_rows == 200_000 and direct == [True]

@@ -40,6 +40,7 @@ WRITTEN = [
     "SHOW ERRORS FOR s.v",
     "EXPLAIN MATERIALIZED VIEW v WITH (shards = 8)",
     "EXPLAIN (MATERIALIZED, SHARDS 8) SELECT a FROM t",
+    "EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW s.v (x) WITH (epsilon = 0.25) AS SELECT a FROM t",
     "EXPLAIN (ALGEBRA) SELECT a FROM t",
     "explain (materialized) from t",
     "CHECK MATERIALIZED VIEW v",
