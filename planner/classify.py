@@ -12,6 +12,7 @@ from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import add_orders
 from sqlfront.planner.passes.window_plans import add_windows
 from sqlfront.planner.rules.cyclic import plan_cyclic
+from sqlfront.planner.rules.distinct_in_turn import plan_in_turn
 from sqlfront.planner.rules.extension import plan_extension
 from sqlfront.planner.rules.free_connex import plan_free_connex
 from sqlfront.planner.rules.inequality import plan_inequality
@@ -30,12 +31,16 @@ RULES: tuple[Rule, ...] = (
     plan_extension,
     plan_cyclic,
 )
+IN_LITTLE_SPACE: tuple[Rule, ...] = (plan_range_sums, plan_in_turn, *RULES[1:])
 WITH_OUTER_ATOMS: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension)
 """The rules whose trees may have optional and absent children."""
 
 
-def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan:
-    """The plan of a view; with `materialize` every intermediate join is stored.
+def plan_view(
+    definition: Definition, weights: Weights | None = None, *, materialize: bool = False, saves_space: bool = False
+) -> Plan:
+    """The plan of a view; with `materialize` every intermediate join is stored, if it `saves_space` no rows of several
+    tables are where they can be found in turn.
 
     `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1, constant
     rows as 0. They only choose among trees of the same class. Raises ValueError for a malformed definition (see
@@ -44,7 +49,8 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
     given = weights or {}
     rates = {atom.table: 0 if atom.is_constant else given.get(atom.table, 1) for atom in definition.atoms}
     changing = {atom.table for atom in definition.changing_atoms}
-    for rule in WITH_OUTER_ATOMS if definition.outer_atoms else RULES:
+    rules = IN_LITTLE_SPACE if saves_space else RULES
+    for rule in WITH_OUTER_ATOMS if definition.outer_atoms else rules:
         plan = rule(definition, rates)
         if plan is not None:
             if materialize:

@@ -181,6 +181,8 @@ class TreeNode:
 
     def _change_reader(self) -> ChangeReader:
         view, evaluate = self.view, self._evaluate
+        if view.plan.turns is not None:  # No path ends at the view's rows.
+            return KnownRows(lambda: view_rows(view, evaluate))
         if view.definition.limit is None:
             if view.windows is not None:
                 return WindowChange(view, view.windows, self._machine, evaluate, self._keeper.memory_limit)

@@ -288,8 +288,10 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 
 def row_count(view: MaintainedView) -> int:
-    """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree; where no
+    """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree, and in turn; where no
     number is kept (see tuple_count.py), what building the view costs, once after a change."""
+    if view.plan.turns is not None:
+        return Reader(view).count_tuples()
     if not rows_of(view).trees:
         return sum(batch.num_rows for batch in Reader(view))
     view.reads.steps += 1

@@ -1,4 +1,5 @@
-"""What a view is read from: its tree, trees of a union, one after the other or merged, a ranked tree, or branches."""
+"""What a view is read from: its tree, trees of a union, one after the other or merged, a ranked tree, branches, or the
+rows of its tables, in turn."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from sqlfront.maintenance.ranked.cursor import RankedRows, RankedWalk
 from sqlfront.maintenance.ranked.keyset_start import equal_start
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.tree.walk import Walk
+from sqlfront.maintenance.turns.rows_in_turn import RowsInTurn
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.windows.order_walk import OrderWalk, partition_walk
 from sqlfront.maintenance.windows.qualified_rows import qualified_walk
@@ -23,8 +25,8 @@ Where = Mapping[str, tuple[int, ...]]
 
 
 class ViewRows(Protocol):
-    """Where a view's rows are. `trees` are walked: none if rows are found along a ranked tree. `single` is the tree
-    that alone has them, if one does."""
+    """Where a view's rows are. `trees` are walked: none if rows are found along a ranked tree, or in turn. `single` is
+    the tree that alone has them, if one does."""
 
     single: Tree | None
     trees: list[Tree]
@@ -44,6 +46,8 @@ def rows_of(view: MaintainedView) -> ViewRows:
         return RankedRows(view.ranked[0], view.reads)
     if view.plan.rows_in == RowsIn.BRANCHES:
         return BranchRows(view)
+    if view.plan.rows_in == RowsIn.TURNS:
+        return TurnRows(view)
     if view.tree.is_shared and view.balance is not None:
         return PartTreeRows(view.balance.part_trees, view.reads)
     return TreeRows(view)
@@ -90,6 +94,23 @@ class TreeRows:
             if (start := equal_start(index, where)) is not None:
                 return RankedWalk(index, start, self._view.reads)
         return None
+
+    def merged(self) -> None:
+        return None
+
+
+class TurnRows:
+    """The distinct rows of a view that no table has: outer groups are read in turn."""
+
+    single: Tree | None = None
+
+    def __init__(self, view: MaintainedView) -> None:
+        self._view, self.trees = view, list[Tree]()
+
+    def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
+        view = self._view
+        assert view.plan.turns is not None
+        return RowsInTurn(view.tree, view.plan.turns, where or {}, view.reads)
 
     def merged(self) -> None:
         return None

@@ -55,12 +55,14 @@ class Facts:
     """What is enforced of tables at all times: `keys` are sets of columns that no two rows share and never NULL.
 
     `is_eager`: parts of a query are computed for all their rows, whether anything around them reads these or not, so an
-    expression may fail for a row that DuckDB would not have looked at.
+    expression may fail for a row that DuckDB would not have looked at. `saves_space`: no combinations of rows are to
+    be stored, even if rows of the result then take longer to find.
     """
 
     keys: Callable[[Name], Iterable[frozenset[str]]] = _none
     foreign_keys: Callable[[Name], Iterable[ForeignKey]] = _none
     is_eager: bool = False
+    saves_space: bool = False
 
 
 NO_FACTS = Facts()

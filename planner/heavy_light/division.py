@@ -35,7 +35,7 @@ def divide(definition: Definition, plan: Plan, epsilon: float, options: Mapping[
     A view is divided if its strategy always is, if its `options` say so, or if it was already.
     """
     union = plan.union
-    if union is None and not plan.joins:
+    if union is None and not plan.joins and plan.turns is None:
         asked = options or {}
         union = find_union(
             definition, plan, single=asked.get("partition") == "single", unasked=not asked.keys() & _ASKING

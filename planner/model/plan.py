@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlfront.planner.model.bound import CONSTANT_BOUND, ROWS_READ, Bound, Term
 from sqlfront.planner.model.cost import Cost
+from sqlfront.planner.model.distinct_turns import Turns
 from sqlfront.planner.model.query import Presence
 from sqlfront.planner.model.whole_cost import Block, Stage, deciding, deciding_path, stages, whole_cost
 
@@ -108,9 +109,11 @@ class RowsIn(Enum):
       5: acyclic queries that are not free-connex), or onto distinct values.
     - ranked tree: in the ranked tree of the first order. Nothing else has them.
     - branches: in the trees of the views whose rows the view's are, one view after the other.
+    - turns: in no table; a read finds them from the rows of the tree's leaves, as the plan's `turns` say.
     """
 
     TREE = "tree"
+    TURNS = "turns"
     PROJECTION = "projection"
     RANKED_TREE = "ranked tree"
     BRANCHES = "branches"
@@ -128,6 +131,7 @@ class Plan:
     `distinct_sets` are the plans of the definition's distinct values, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders.
+    `turns` say how distinct rows are found if `rows_in` says so.
     `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something; `inputs`
     are the relations that the view then reads itself, with the relations of its blocks.
     """
@@ -191,14 +195,15 @@ class Plan:
 
     @property
     def tuple_delay(self) -> Bound:
-        """What finding one tuple costs: over heavy and light parts as much as a step of their enumeration."""
-        return self.cost.delay if self.union is not None else CONSTANT_BOUND
+        """What finding one tuple costs: over heavy and light parts, and in turn, as much as a step of their
+        enumeration."""
+        return self.cost.delay if self.union is not None or self.turns is not None else CONSTANT_BOUND
 
     @property
     def tuple_count(self) -> Bound:
-        """What counting the distinct tuples costs. Over heavy and light parts they are enumerated, as with optional
-        children. Where several nodes hold a tuple together, another tree counts them, which is kept or built."""
-        if self.union is not None:
+        """What counting the distinct tuples costs. Over heavy and light parts they are enumerated, as in turn and with
+        optional children. Where several nodes hold a tuple together, another tree counts them: it is kept or built."""
+        if self.union is not None or self.turns is not None:
             return Bound(terms=(Term(ROWS_READ, self.cost.delay.power, self.cost.delay.logs),))
         if not self.keeps_rows_apart or self.keeps_number:
             return CONSTANT_BOUND
@@ -224,5 +229,6 @@ class Plan:
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None
     rows_in: RowsIn = RowsIn.TREE
+    turns: Turns | None = None
     blocks: tuple[Block, ...] = ()
     inputs: frozenset[str] = frozenset()

@@ -20,6 +20,7 @@ from sqlfront.database.user_settings import frozen
 from sqlfront.define.deferring import copies_for, with_copies
 from sqlfront.define.drafts import Draft, fill
 from sqlfront.define.following import following
+from sqlfront.define.linear_space import saves_space
 from sqlfront.define.parts import plan_parts
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.model.query import BlockRows, Definition
@@ -99,11 +100,15 @@ def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     return (*(text[start:end] for start, end in split(text)), *options.get("indexes", {}).values())
 
 
-def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
-    """Bind a stored view's query, as `bind` does, under the settings that it was created under."""
+def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView, *, stores_rows: bool = False) -> Bound:
+    """Bind a stored view's query, as `bind` does, under the settings that it was created under; with `stores_rows` as
+    one whose rows are stored, whatever its strategy is."""
     select = qualified_query(view.select, catalog.database)
     with frozen(con, view.settled):
-        return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
+        return bind(
+            catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options),
+            saves_space=saves_space(view.options) and not stores_rows,
+        )  # fmt: skip
 
 
 @contextmanager

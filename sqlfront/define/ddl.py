@@ -30,6 +30,7 @@ from sqlfront.define.drafts import Draft, fill
 from sqlfront.define.epsilon import OPTIONS, is_adaptive
 from sqlfront.define.epsilon_checks import check_epsilon, refuse_materialized
 from sqlfront.define.following import following
+from sqlfront.define.linear_space import saves_space
 from sqlfront.define.options import check_options
 from sqlfront.define.part import Part
 from sqlfront.define.replacing import built_anew, dropping, refuse_circle
@@ -96,7 +97,7 @@ def drafted_view(database: Database, con: Any, statement: CreateMaterializedView
     bound = bind(
         catalog, con, statement.query,
         column_names=statement.columns, order_by=orders_of(options),
-        statement=statement.text, offset=statement.query_start, tree=tree,
+        statement=statement.text, offset=statement.query_start, tree=tree, saves_space=saves_space(options),
     )  # fmt: skip
     if old is not None:
         refuse_circle(database, old, bound)
@@ -169,6 +170,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
 def rebuild_with(database: Database, con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
     """Build a view anew with other options, as REFRESH does; nothing has changed if that is refused."""
     _refuse_passed(database, entry)
+    _check_space(database, con, entry, options)
     with transaction(con):
         _save_options(con, entry, options)
     entry.options = options
@@ -228,6 +230,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
             _check_clock(replace(entry, options=entry_options), clocks_of(entry, entry.definition, entry.sources))
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
+        _check_space(database, con, entry, entry_options)
         if checked.get("apply", entry.options.get("apply", "at commit")) != entry.options.get("apply", "at commit"):
             rebuild_with(database, con, entry, entry_options)
             return
@@ -243,6 +246,13 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         database.engine.adapt(entry.maintained.name, wanted=is_adaptive(entry_options))
         if "tick" in checked:
             database.changed()
+
+
+def _check_space(database: Database, con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
+    """NotSupportedError if a view with these options is to take linear space, and no plan does."""
+    if saves_space(options):
+        altered = replace(entry, options=options)
+        draft(database, altered, bind_stored(EngineCatalog(database, con), con, altered))
 
 
 def _check_clock(view: StoredView, clocks: Collection[str]) -> None:

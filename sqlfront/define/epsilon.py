@@ -18,5 +18,5 @@ def epsilon_of(options: Mapping[str, Any]) -> float:
 
 def is_adaptive(options: Mapping[str, Any]) -> bool:
     """Whether a view may be planned anew while it runs: its options allow it, and choose no plan."""
-    chosen = options.keys() & {*OPTIONS, "updates"} or options.get("strategy") == "materialize"
+    chosen = options.keys() & {*OPTIONS, "updates"} or options.get("strategy", "auto") != "auto"
     return bool(options.get("replan", True)) and not chosen

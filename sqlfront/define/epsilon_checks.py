@@ -24,6 +24,8 @@ def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mappin
 def _check_option(option: str, name: str, definition: Definition, plan: Plan) -> None:
     if plan.joins:
         raise _refused(option, name, "every join is stored (strategy = 'materialize')")
+    if plan.turns is not None:
+        raise _refused(option, name, "only rows of single tables are stored (strategy = 'linear space')")
     single = option == "partition"
     if (plan.union is not None and not single) or find_union(definition, plan, single=single) is not None:
         return

@@ -30,8 +30,9 @@ OPTIONS = (
         "strategy",
         str,
         "auto",
-        "`'auto'`: the cheapest tree; `'materialize'`: every intermediate join is stored too; at REFRESH if altered",
-        ("auto", "materialize"),
+        "`'auto'`: the cheapest tree; `'materialize'`: every intermediate join is stored too; `'linear space'`: O(N) "
+        "entries, or the view is refused, and DISTINCT rows may follow at a delay of O(N); at REFRESH if altered",
+        ("auto", "materialize", "linear space"),
     ),
     Option(
         "materialized view",
@@ -73,7 +74,7 @@ OPTIONS = (
         bool,
         True,
         "whether the view may be planned anew while it runs, when its changes take other steps than predicted; not if "
-        "`updates`, `epsilon`, `reads`, `partition` or `strategy = 'materialize'` is given",
+        "`updates`, `epsilon`, `reads`, `partition` or another `strategy` than `'auto'` is given",
     ),
     Option(
         "materialized view",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
 from sqlfront.define.epsilon import epsilon_of
+from sqlfront.define.linear_space import STRATEGY, check_linear_space, saves_space
 from sqlfront.define.part import ComputedPart, Part, Parts
 from sqlfront.maintenance.clocks import WALL, clock_relation
 from sqlfront.planner.classify import plan_view
@@ -34,8 +35,18 @@ def plan_parts(database: Database, bound: Bound, name: str, options: Mapping[str
 
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
     A union whose rows, or first rows, the query is stores nothing if its branches can be read in its place: where the
-    query is first rows, each branch must keep nothing but a ranked tree.
+    query is first rows, each branch must keep nothing but a ranked tree. NotSupportedError for a view that is to take
+    linear space and has no such plan.
     """
+    parts = _with_union(database, bound, name, options)
+    own = parts[-1]
+    if saves_space(options) and isinstance(own, Part):
+        check_linear_space(own.plan)
+    return parts
+
+
+def _with_union(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> Parts:
+    """The parts of a query, with the rows of a union stored or read from its branches."""
     if bound.definition.branches and options.get("strategy") != "materialize":
         merged = replace(bound, definition=merged_definition(bound.definition))
         parts = _planned_parts(database, merged, name, options)
@@ -84,7 +95,10 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         weights |= {table: rates[table] for table in definition.tables & rates.keys()}
         fed = feeds.get(own, own)
         rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
-        plan = plan_definition(definition, weights, options.get("strategy"))
+        strategy = options.get("strategy")
+        if strategy == STRATEGY and own != name:
+            strategy = None  # A block's rows are stored by those who read them.
+        plan = plan_definition(definition, weights, strategy)
         epsilon = epsilon_of(options) if own == name else EPSILON
         plan = divide(definition, plan, epsilon, options if own == name else None)
         if own == name and parts:
@@ -162,7 +176,7 @@ def _kept(part: Part) -> str:
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
     """The plan of a definition. `strategy` is the view's option. Raises NotSupportedError for too many joins."""
     try:
-        return plan_view(definition, weights, materialize=strategy == "materialize")
+        return plan_view(definition, weights, materialize=strategy == "materialize", saves_space=strategy == STRATEGY)
     except TooManyJoins as error:
         raise NotSupportedError(
             "strategy = 'materialize' would store too many joins",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.transactions import check_all
 from sqlfront.database.user_settings import frozen
+from sqlfront.define.linear_space import STRATEGY, saves_space, takes_linear_space
 from sqlfront.explain.described_boxes import block_box, block_data, node_data, node_line, tree_boxes, view_data
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
 from sqlfront.explain.heavy import choice_plot, skew_data, skew_lines
@@ -28,12 +30,16 @@ from sqlfront.sql.name_parts import split_name
 from sqlfront.sql.own_statements import read_own
 from sqlfront.sql.recognise import is_own
 from sqlfront.sql.statements import CreateMaterializedView
+from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import literal
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.define.part import ComputedPart, Part, Parts
     from sqlfront.shards.shard_explanation import Spread
+
+
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -310,16 +316,22 @@ def _symmetry(tree: DescribedTree) -> list[str]:
 
 
 def _planned(
-    database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
+    database: Database,
+    con: Any,
+    query: str,
+    statement: str | None = None,
+    offset: int = 0,
+    options: Mapping[str, Any] = _NO_OPTIONS,
 ) -> tuple[Parts, Part]:
-    """The blocks of a query, and its own part."""
+    """The blocks of a query under some options of a view, and its own part."""
     from sqlfront.database.catalog import EngineCatalog
     from sqlfront.define.build import bind
     from sqlfront.define.part import ComputedPart
     from sqlfront.define.parts import plan_parts
 
-    bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
-    *inner, own = plan_parts(database, bound, "query", {})
+    saving = saves_space(options)
+    bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset, saves_space=saving)
+    *inner, own = plan_parts(database, bound, "query", options)
     assert not isinstance(own, ComputedPart)
     return inner, own
 
@@ -329,6 +341,21 @@ def _rewrites(database: Database, con: Any, query: str, definition: Definition, 
         return ()
     fixed = {database.relation_key(table.name) for table in database.change_tables.values()}
     fixed |= _views_read(database, definition)
-    return find_rewrites(
+    found = find_rewrites(
         query, definition, plan, lambda sql: _planned(database, con, sql)[1].plan, lambda table: table not in fixed
     )
+    return found if takes_linear_space(plan) else (*found, *_without_combinations(database, con, query))
+
+
+def _without_combinations(database: Database, con: Any, query: str) -> Iterator[Rewrite]:
+    """The strategy by which no combinations of rows are stored, if the query has such a plan."""
+    try:
+        plan = _planned(database, con, query, options={"strategy": STRATEGY})[1].plan
+    except Error:
+        return
+    if plan.turns is not None:
+        what = (
+            f"store no combinations of rows, {plan.stated_cost.space} space, with a delay of {plan.stated_cost.delay}"
+        )
+        sql = f"CREATE MATERIALIZED VIEW ... WITH (strategy = '{STRATEGY}') AS ..."
+        yield Rewrite(what, sql, plan.stated_cost.update)

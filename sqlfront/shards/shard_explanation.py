@@ -83,7 +83,7 @@ def spread_of(database: Database, con: Any, shards: int, written: str | Sequence
     if isinstance(written, str):
         bound = bind(catalog, con, written)
     else:
-        bound = bind_stored(catalog, con, database.view(con, written))
+        bound = bind_stored(catalog, con, database.view(con, written), stores_rows=True)
     definition = with_views(database, con, bound)
     found = spread(definition, shards, table_sizes(database, con, definition))
     return Spread(shards, found, combined(definition, found).note)

@@ -6,7 +6,8 @@ serves: its predecessor in the group is not above a. So each group of rows has o
 COUNT(DISTINCT x) counts such rows. Tables become extremes, or values with their neighbours: O(N) rows.
 
 With `s.k = t.k` and no k in the rows, s and t are one side: their groups of (s.e, t.h) have a greatest d, of those with
-d < t.g and an equal k. The pairs of s and t are kept, and none of them with r.
+d < t.g and an equal k. The pairs of s and t are kept, and none of them with r; DISTINCT stays where the view is to
+save space.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _without_copies(term: Term, shown: Sequence[Column], facts: Facts, new: NewC
     if len(join.leaves) < 2 or len(columns) < len(values):
         return None
     found = _Witnesses(join, frozenset(columns), facts, new)
-    rows, group = found.rows(), found.tied()
+    rows, group = found.rows(), None if facts.saves_space else found.tied()
     if rows is None and group is not None:
         rows = _Witnesses(join.tied(group), frozenset(columns), facts, new).rows()
     return None if rows is None else join.shown(rows, shown)
