@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.output.reading import read
+from sqlfront.maintenance.program.rows import BATCH
 from tests.slices import parts
 
 VALUES = {
@@ -150,35 +152,36 @@ def test_reserved_and_extreme_values_are_compared_in_their_order(kind: str) -> N
     con.close()
 
 
-@pytest.mark.parametrize("rows", [1_000, 10_000])
-def test_entries_changes_and_delay_by_steps(rows: int) -> None:
-    """One entry a row, eight steps a change at most, and 4 N steps to a row, newest and oldest rows alike; a batch
-    may be on its way."""
-    con = _large(rows)
+@pytest.mark.parametrize("rows", [1_000, 10_000, 100_000])
+@pytest.mark.parametrize("kinds", [10**6, 1])
+def test_entries_changes_and_delay_by_steps(rows: int, kinds: int) -> None:
+    """An entry a row, a few steps a change, and 4 N steps to a row and from row to row, though each group of inner rows
+    may put out one row (`kinds` 1); a batch may be on its way."""
+    con = _large(rows, kinds)
     state = con.execute("SHOW STATE FOR v").to_arrow_table().to_pydict()
     assert sum(state["entries"]) <= 3 * rows
     for table, row in (("r", (-1, 7, 7)), ("s", (0, rows, 5, 5)), ("t", (0, rows, 5, 5)), ("r", (rows, 8, 8))):
         before = con.view("v").cost()["steps"]
         con.apply_row(table, row)
-        assert con.view("v").cost()["steps"] - before <= 8
-    reader = con.execute("FROM v").to_arrow_reader(1000)
-    taken = [con.view("v").cost()["read_steps"]]
-    for _ in range(20):
-        reader.read_next_batch()
-        taken.append(con.view("v").cost()["read_steps"])
-    assert max(after - before for before, after in pairwise(taken)) <= 4 * rows + 200_000
+        assert con.view("v").cost()["steps"] - before <= 40
+    view = con.session.database.view(con.session.duck, ("v",)).maintained
+    walk = read(view, None, view.definition.free)
+    taken = [0, *(walk.steps for _ in range(30) if walk.next(1))]
+    assert len(taken) == 31 and max(after - before for before, after in pairwise(taken)) <= 4 * rows + 2 * BATCH
     con.close()
 
 
-def _large(rows: int) -> sqlfront.Connection:
-    """Three tables, whose result has nearly all combinations of r with pairs of s and t."""
+def _large(rows: int, kinds: int = 10**6) -> sqlfront.Connection:
+    """Three tables, whose result has nearly all combinations of r with pairs of s and t. Inner rows, and those of r,
+    show as many different values as there are `kinds`."""
     con = sqlfront.connect()
     con.execute("CREATE TABLE r (a BIGINT, b BIGINT, c BIGINT)")
     con.execute("CREATE TABLE s (k BIGINT, d BIGINT, e BIGINT, f BIGINT)")
     con.execute("CREATE TABLE t (k BIGINT, g BIGINT, h BIGINT, i BIGINT)")
     rng = np.random.default_rng(3)
     for table, names in (("r", "abc"), ("s", "kdef"), ("t", "kghi")):
-        made = {name: rng.integers(0, 3 if name == "k" else rows, rows) for name in names}
+        most = dict.fromkeys("bcef", min(rows, kinds)) | {"k": 3}
+        made = {name: rng.integers(0, most.get(name, rows), rows) for name in names}
         con.apply({table: pa.table(made)})
     _create(con, "SELECT DISTINCT b, c, e, f, h, i FROM r, s, t WHERE a < d AND d < g AND s.k = t.k")
     return con
