@@ -19,6 +19,7 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn, is_constant
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
+from sqlfront.storage.kernels.layout import NULL_CODE
 
 Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 """The codec of each column, in their order, and an array for each word of a value."""
@@ -27,7 +28,7 @@ Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 class RowProgram:
     """Computes the columns of a view from its raw columns: variables, and aggregates of groups.
 
-    `is_plain`: each is a raw column or a constant. DuckDB binds the expressions once. NotSupportedError if one is not
+    `is_plain`: each is a raw column or a number. DuckDB binds the expressions once. NotSupportedError if one is not
     computed here.
     """
 
@@ -55,7 +56,7 @@ class RowProgram:
             else:
                 text = f"CAST({expression} AS {type_})"
                 self._items[name] = Input("key", text, type_, None, definition.settings, codec=codec)
-        self.is_plain = not self._items
+        self.is_plain = not self._items and all(code[0] != NULL_CODE for _, code in self._constants.values())
         self._having = self._visible(dictionaries)
         columns = [Column(name, type_) for name, type_ in types.items()]
         self._program = Expressions(columns, dictionaries).translate(list(self._items.values()))

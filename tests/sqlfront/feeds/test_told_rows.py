@@ -20,6 +20,7 @@ VIEWS = {
     "equal rows": f"SELECT t.s, q.x {JOIN}",
     "one side": f"SELECT q.x {JOIN}",
     "computed": f"SELECT t.a + q.x AS y, t.d {JOIN}",
+    "constants": "SELECT k, a, CAST(NULL AS BIGINT) AS none, 3 AS n FROM q",
     "three tables": "SELECT t.s, q.x, u.s AS other FROM t, q, t u WHERE t.k = q.k AND q.k = u.k AND q.a < u.a",
     "outer": "SELECT t.s, q.x FROM t LEFT JOIN q ON t.k = q.k AND t.a >= q.a",
     "full": "SELECT t.s, q.x FROM t FULL JOIN q ON t.k = q.k",
