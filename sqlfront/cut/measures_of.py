@@ -388,11 +388,12 @@ class Aggregates:
     def _terms(
         self, polynomial: Polynomial, scale: int, multiply: Multiply, aggregate: Aggregated
     ) -> tuple[tuple[int, int], ...]:
-        """The coefficients and measures of a polynomial, brought to a decimal scale."""
-        return tuple(
+        """The coefficients and measures of a polynomial, brought to a decimal scale: one of 0 if all terms cancel."""
+        terms = tuple(
             (self._coefficient(one, scale, multiply, aggregate), self._measures.measure(one, multiply))
             for one in polynomial
         )
+        return terms or ((0, self.count_rows()),)
 
     def _coefficient(self, monomial: Monomial, scale: int, multiply: Multiply, aggregate: Aggregated) -> int:
         """The integer that brings a term's product to the decimal scale of the result; DOUBLE factors have none."""

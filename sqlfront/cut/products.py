@@ -34,11 +34,12 @@ from sqlfront.cut.expressions.scalar_forms import (
 )
 from sqlfront.cut.expressions.value_types import FLOATS, is_lossless
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.planner.algebra.scalars import TRUE, Call, Compare, Constant, Logic, Scalar, conjuncts
+from sqlfront.planner.algebra.scalars import TRUE, Call, Compare, Constant, Logic, Scalar, can_fail, conjuncts
 
 Part = tuple[str, Scalar]
 ARGUMENT = Constant("v", "DOUBLE")
 """What a scaler (v * c, v / c) is applied to."""
+_NULL_TYPE = '"NULL"'
 _LARGEST_EXACT = 9_007_199_254_740_992  # every integer up to 2^53 is a DOUBLE
 
 
@@ -88,6 +89,10 @@ class Expander:
         Raises NotSupportedError for what cannot be multiplied out.
         """
         atoms = self._core.atoms_of(value)
+        if value.type == _NULL_TYPE:  # As CASE without a value in any branch is: it is never there, but may fail.
+            if can_fail(value):
+                raise self._refused(value)
+            return (), ()
         if not atoms:
             return self._constant(value, floating)
         if len(atoms) == 1:

@@ -16,6 +16,10 @@ QUERIES = {
     "within a filter": "sum(CASE WHEN t.c = 1 THEN r.a ELSE t.d END) FILTER (WHERE r.a <> 2)",
     "both tables decide": "sum(CASE WHEN t.c = 1 AND r.a = 2 THEN r.d ELSE t.d END)",
     "a ratio": "round(100.00 * sum(CASE WHEN t.c = 1 THEN r.a * (1 - r.d) ELSE 0 END) / sum(r.a * (1 - r.d)), 6)",
+    "never a value in one branch": "sum(CASE WHEN t.c = 1 THEN CASE WHEN r.a > 1 THEN NULL END ELSE r.a END)",
+    "nothing but zeros": "sum(CASE WHEN t.c = 1 THEN CASE WHEN r.a > 1 THEN 0 END WHEN r.a = 2 THEN 0 END)",
+    "terms that cancel": "sum(r.a * t.c - t.c * r.a) + sum(r.d * t.d - t.d * r.d) + sum(r.f * t.f - t.f * r.f)",
+    "variance of terms that cancel": "var_pop(r.a * t.c - t.c * r.a)",
     "of doubles": "round(sum(CASE WHEN t.c = 1 THEN r.f * t.f ELSE t.f END), 6)",
     "twice": "sum(CASE WHEN t.c = 1 THEN r.a ELSE t.d END) + count(CASE WHEN t.c = 1 THEN r.a ELSE t.d END)",
 }
@@ -68,3 +72,15 @@ def test_a_change_costs_a_few_steps_however_many_rows_there_are(name: str) -> No
         steps.append(con.view("v").cost()["steps"] - before)
         con.close()
     assert steps[0] == steps[1] < 40, steps
+
+
+def test_a_branch_that_is_no_value_may_fail() -> None:
+    """error() has no type, as NULL has none."""
+    query = "SELECT sum(CASE WHEN t.c = 1 THEN CASE WHEN r.a = 77 THEN error('77') END ELSE r.a END) AS s FROM r, t"
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (a INTEGER); CREATE TABLE t (c INTEGER)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        con.execute("INSERT INTO t VALUES (1), (2); INSERT INTO r VALUES (1), (3)")
+        with pytest.raises(sqlfront.DataError, match="77"):
+            con.execute("INSERT INTO r VALUES (77)")
+        assert con.execute("FROM v").fetchall() == con.session.duck.execute(query).fetchall() == [(4,)]
