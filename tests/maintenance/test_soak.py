@@ -12,7 +12,7 @@ from benchmarks.soak import ASKING, KINDS, soak
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_short_soak(kind: str) -> None:
-    found = soak(kind, 60 if kind in ASKING else 1000, 40)
+    found = soak(kind, 40 if kind in ASKING else 500, 40)
     assert (found["wrong"], found["left"]) == (0, 0)
     assert found["lasting"] < 250_000
 

@@ -145,8 +145,8 @@ def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
     view, seen = con.session.database.view(con.session.duck, ["v"]).maintained, set()
     moved = partitioned = 0
     feed, followed = con.view("v").subscribe(timeout=0), Counter()
-    for step in range(80):
-        if step == 60:
+    for step in range(48):
+        if step == 36:
             con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.15)")
         name = rng.choice("rs")
         if rng.random() < 0.75:

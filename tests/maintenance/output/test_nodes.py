@@ -374,8 +374,8 @@ def test_another_engine_takes_the_state_and_goes_on(made: tuple[Engine, Node], r
         assert not arrays, "an array has not been read"
         assert rows_of(twin) == rows_of(node)
         assert json.loads(json.dumps(other.arrays(other.nodes.keys(), {"main.r", "main.u"}).facts)) == facts
-        for number in range(16):
-            applied = stream.epoch() if number < 15 else stream.drain()
+        for number in range(10):
+            applied = stream.epoch() if number < 9 else stream.drain()
             again = other.apply(_again(applied))
             assert output_of(again, twin) == output_of(applied, node)
             if number % 3 == 0:

@@ -23,7 +23,7 @@ def _plan(definition: Definition) -> Plan:
     return plan_view(definition, materialize=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(queries(), st.data())
 def test_every_query_has_a_tree_that_gives_its_rows(definition: Definition, data: st.DataObject) -> None:
     if len(definition.atoms) < 2:

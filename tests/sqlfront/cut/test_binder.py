@@ -166,7 +166,7 @@ def test_random_queries(random_database: Any) -> None:
     """At least half of the queries are checked over rows; at most a fifth is refused or invalid."""
     outcomes = []
 
-    @settings(max_examples=60)
+    @settings(max_examples=40)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         random = Random(seed)

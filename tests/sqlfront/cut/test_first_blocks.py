@@ -144,7 +144,7 @@ def test_first_rows_of_a_block_do_not_meet_its_join(con: Any) -> None:
     )
     reads = []
     block = next(view for view in con.session.database.engine.views.values() if view.inner)
-    for size in (100, 200, 400, 800):
+    for size in (50, 100, 200, 400):
         for i in range(size // 2, size) if reads else range(size):
             con.apply_row("s", (i % 10, i % 5, i))
             con.apply_row("t", (i % 5, i, i * 7 % 1000))

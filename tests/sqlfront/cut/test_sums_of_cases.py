@@ -43,7 +43,7 @@ def test_rows_without_a_value_do_not_count(name: str, tables: str) -> None:
         }
         for view, query in queries.items():
             con.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
-        for turn in range(60):
+        for turn in range(40):
             table = rng.choice("rt")
             if turn % 20 == 19:
                 con.execute(f"DELETE FROM {table}")

@@ -72,7 +72,7 @@ def check(con: Any, names: Any = VIEWS) -> None:
 def test_random_changes_between_reads_of_some_views(con: Any, seed: int) -> None:
     """Changes, also those of transactions that read and are rolled back, wait until a view of them is read."""
     rng, most = random.Random(seed), 0
-    for _ in range(40):
+    for _ in range(25):
         inside = rng.random() < 0.3
         if inside:
             con.begin()

@@ -120,7 +120,7 @@ def typed(type: str, texts: list[str | None]) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("type", TYPES)
-@examples(8)
+@examples(4)
 @given(data=st.data())
 def test_roundtrip_and_equality(type, data):
     texts = data.draw(st.lists(st.one_of(st.none(), TYPES[type]), min_size=1, max_size=12))
