@@ -115,7 +115,7 @@ def test_rows_of_each_query_are_found_in_turn(query: str) -> None:
 def test_views_are_their_queries_after_each_change(seed: int) -> None:
     con, rng = sqlfront.connect(), random.Random(seed)
     tables = Tables(con, rng)
-    for _ in range(10):
+    for _ in range(20):
         tables.change()
     queries = {}
     for number in range(3):
@@ -128,7 +128,7 @@ def test_views_are_their_queries_after_each_change(seed: int) -> None:
         for name, query in queries.items():
             assert _is_query(con, query, name), (tables.kind, query)
             seen += con.view(name).count() > 1
-    assert seen > 10
+    assert seen
     for name, query in queries.items():
         assert not con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall(), query
     con.close()
