@@ -26,9 +26,9 @@ _MOST = 2.0**62
 
 
 class RowsInTurn(Metered):
-    """One enumeration in progress, in batches of `rows` rows. Its rows are those of the time when it began to read.
+    """One enumeration in progress, in batches of `rows` rows: of those that show what `where` says.
 
-    Of rows that show other values than `where` says none is there.
+    Valid until the state changes.
     """
 
     def __init__(self, tree: Tree, turns: Turns, where: Mapping[str, tuple[int, ...]], meter: Meter) -> None:
@@ -70,7 +70,7 @@ class RowsInTurn(Metered):
 
 
 class _Groups:
-    """The rows of all atoms, sorted and reduced, and how far the outer groups have been read."""
+    """The rows of all atoms, sorted and reduced, and how far the outer groups have been read. Made in O(N log N)."""
 
     def __init__(self, tree: Tree, turns: Turns, where: Mapping[str, tuple[int, ...]]) -> None:
         self.turns = turns
@@ -180,6 +180,7 @@ class _Best:
         if about.sum() > _MOST:
             raise DataError("groups of the view have more rows than can be counted", hint="put out fewer columns")
         self._ends, self._passed = np.cumsum(made), 0
+        self._starts = self._ends - made
         self._rows = self._rest = np.empty(0, np.int64)
 
     def next(self, capacity: int, gather: bool) -> int:
@@ -188,8 +189,7 @@ class _Best:
         if gather:
             number = np.arange(self._passed, self._passed + count)
             self._rows = np.searchsorted(self._ends, number, "right")
-            before = np.concatenate([[0], self._ends])[self._rows]
-            self._rest = number - before
+            self._rest = number - self._starts[self._rows]
         self._passed += count
         return count
 

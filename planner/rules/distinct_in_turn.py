@@ -23,9 +23,9 @@ from sqlfront.planner.model.hypergraph import hypergraph
 from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Atom, Comparison, Definition
 from sqlfront.planner.search.join_tree import Weights
-from sqlfront.planner.theory.connex import is_free_connex
+from sqlfront.planner.theory.connex import find_free_path
 from sqlfront.planner.theory.gyo import is_acyclic
-from sqlfront.planner.theory.wording import enumerate_words, labels
+from sqlfront.planner.theory.wording import enumerate_words, labels, spell_free_path
 
 STRATEGY = "the tables' rows, and distinct rows of outer groups in turn"
 _ONE_WORD = {
@@ -38,16 +38,14 @@ _ONE_WORD = {
 def plan_in_turn(definition: Definition, weights: Weights) -> Plan | None:
     """The leaves of the tables, and how a read finds the distinct rows; None if the view is not DISTINCT rows, is
     free-connex by equalities, or has no pair of tables around which the others are partners. O(atoms^3)."""
-    edges = hypergraph(definition)
-    if (
-        not _shows_variables(definition)
-        or definition.outer_atoms
-        or definition.orders
-        or definition.windows is not None
-    ):
+    if not _shows_variables(definition) or definition.outer_atoms or definition.orders or definition.limit is not None:
         return None
-    if not definition.comparisons and (not is_acyclic(edges) or is_free_connex(edges, definition.free)):
-        return None
+    edges, witness = hypergraph(definition), None
+    if not definition.comparisons:
+        path = find_free_path(edges, definition.free) if is_acyclic(edges) else None
+        if path is None:
+            return None
+        witness = spell_free_path(definition, path)
     pairs = permutations(definition.atoms, 2)
     turns = next((found for outer, inner in pairs if (found := _turns(definition, outer, inner)) is not None), None)
     if turns is None:
@@ -61,6 +59,7 @@ def plan_in_turn(definition: Definition, weights: Weights) -> Plan | None:
         variables_added=(),
         cost=replace(CONSTANT, delay=replace(LINEAR_BOUND, remark=", O(N log N) to the first")),
         reason=_explain(definition, turns),
+        witness=witness,
         rows_in=RowsIn.TURNS,
         turns=turns,
     )
@@ -96,7 +95,7 @@ def _turns(definition: Definition, outer: Atom, inner: Atom) -> Turns | None:
 
 def _shows_variables(definition: Definition) -> bool:
     """Whether a view is distinct rows of variables: of DISTINCT, or of GROUP BY without aggregates."""
-    groups = definition.mode == "group" and not definition.scalar
+    groups = definition.mode == "group" and not definition.scalar and definition.windows is None
     return definition.mode == "set" or (groups and all(raw.kind == "variable" for raw in definition.raw))
 
 

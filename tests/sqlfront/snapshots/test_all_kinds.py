@@ -69,6 +69,7 @@ VIEWS = {
     "rows of triangles": "SELECT x.a, y.a AS b, z.a AS c FROM e x, e y, e z "
     "WHERE x.b = y.a AND y.b = z.a AND z.b = x.a",
     "paths": "SELECT DISTINCT x.a, y.b FROM e x JOIN e y ON x.b = y.a",
+    "pairs in turn": "SELECT DISTINCT x.a, y.s, u.d FROM e x JOIN t y ON x.b = y.a JOIN u ON u.a < y.a",
     "constant rows": "SELECT t.a, v.name FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS v(a, name) USING (a)",
     "alone": "SELECT sum(f) AS f, count(*) AS n FROM t",
     "above": 'SELECT n, count(*) AS k FROM "numbered over ties" GROUP BY n',
@@ -78,6 +79,7 @@ CORNERS = "SELECT x.a, count(*) AS n FROM e x, e y, e z WHERE x.b = y.a AND y.b 
 OPTIONS = {
     "rows of triangles": "epsilon = 0.33",
     "paths": "strategy = 'materialize'",
+    "pairs in turn": "strategy = 'linear space'",
     "alone": "apply = 'on read'",
     "first rows": "on_error = 'null'",
 }
