@@ -110,6 +110,6 @@ def _reason(plan: Plan, definition: Definition, total: Cost) -> str:
         notes.append(f"The values of {distinct_set.label} are kept {per}, {how}, with how often they come about.")
     if any(column.kind in ("sum", "avg") for column in definition.raw if column.distinct_set is not None):
         notes.append("A sum of distinct values is added up when it is read.")
-    if plan.union is not None and total.update != plan.cost.update:  # The reason of parts states what these cost.
+    if plan.cost.update.amortised and total.update != plan.cost.update:  # The reason of parts states their cost.
         notes.append(f"With them a change costs {total.update}.")
     return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))
