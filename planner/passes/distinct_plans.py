@@ -33,9 +33,8 @@ def add_distinct_sets(plan: Plan, definition: Definition, plan_view: Callable[[D
         return plan
     planned = (plan_view(distinct_set.definition) for distinct_set in definition.distinct_sets)
     plans = [replace(plan, rows_in=RowsIn.PROJECTION) for plan in planned]
-    return replace(
-        plan, distinct_sets=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
-    )
+    total = _cost(plan, definition, plans)
+    return replace(plan, distinct_sets=tuple(plans), total=total, reason=_reason(plan, definition, total))
 
 
 def deciding_atoms(
@@ -103,7 +102,7 @@ def _per(distinct_set: DistinctValues, definition: Definition) -> str:
     return f"per {labels(definition, deciding)}" if deciding else "once for all groups"
 
 
-def _reason(plan: Plan, definition: Definition) -> str:
+def _reason(plan: Plan, definition: Definition, total: Cost) -> str:
     notes = []
     for distinct_set in definition.distinct_sets:
         how = "sorted" if distinct_set.ordered else "counted"
@@ -111,4 +110,6 @@ def _reason(plan: Plan, definition: Definition) -> str:
         notes.append(f"The values of {distinct_set.label} are kept {per}, {how}, with how often they come about.")
     if any(column.kind in ("sum", "avg") for column in definition.raw if column.distinct_set is not None):
         notes.append("A sum of distinct values is added up when it is read.")
+    if plan.cost.update.amortised and total.update != plan.cost.update:  # The reason of parts states their cost.
+        notes.append(f"With them a change costs {total.update}.")
     return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))

@@ -340,6 +340,8 @@ def test_values_kept_for_an_extremum_cost_what_they_did(con):
     assert explained["reason"].count("are kept per group, sorted") == 1
     con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.5)")
     assert con.explain("v").to_dict()["reason"].count("are kept per group, sorted") == 1
+    told = con.explain("v").to_dict()
+    assert f"With them a change costs {told['cost']['update']}. Without them the query is" in told["reason"]
 
 
 def test_the_figures_are_those_of_the_partition(con):
