@@ -47,14 +47,8 @@ class AtomRows:
         return [word for variable in variables for word in self.words[variable]]
 
     def ordered(self, variable: str) -> np.ndarray:
-        """The values of a variable as numbers in their order. None may be NULL."""
+        """The values of a variable, none of which is NULL, as numbers in their order."""
         return _in_order(self._codecs[variable], self.words[variable])
-
-    def drop_nulls(self, variables: Iterable[str]) -> None:
-        """Leave out the rows with NULL in a variable of one word."""
-        for variable in variables:
-            [word] = self.words[variable]
-            self.keep(np.flatnonzero(word != NULL_CODE))
 
     def reduced(self, variables: Sequence[str], extreme: Extreme | None) -> np.ndarray:
         """The place of one row of those that have these variables in common: with the greatest or least value of

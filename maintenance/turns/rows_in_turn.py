@@ -77,7 +77,6 @@ class _Groups:
         self.outer, self.inner = (AtomRows(tree, atom, where) for atom in (turns.outer_atom, turns.inner_atom))
         self.partners = [AtomRows(tree, partner.atom, where) for partner in turns.partners]
         self.steps = sum(atom.read for atom in (self.outer, self.inner, *self.partners))
-        self._drop_nulls()
         self.runs = [self._runs(number) for number in range(len(self.partners))]
         self._filter()
         self._sort()
@@ -102,12 +101,6 @@ class _Groups:
         best = self.turns.best
         places = best_rows(shown, self._values[inner], greatest=best is None or best.greatest)
         return _Best(self, self._firsts[self._group[outer[places]]], inner[places])
-
-    def _drop_nulls(self) -> None:
-        """Leave out rows with NULL in what is compared."""
-        tests = [test for one in (self.turns.range, *(p.range for p in self.turns.partners)) for test in one.tests]
-        for atom in (self.outer, self.inner, *self.partners):
-            atom.drop_nulls(dict.fromkeys(v for test in tests for v in (test.left, test.right) if v in atom.words))
 
     def _runs(self, number: int) -> RangeRuns:
         """The runs of a partner's rows, without those in whose place others serve."""

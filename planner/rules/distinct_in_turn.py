@@ -100,10 +100,14 @@ def _shows_variables(definition: Definition) -> bool:
 
 
 def _are_comparable(definition: Definition) -> bool:
-    """Whether all comparisons are ranges of numbers, each of two atoms."""
+    """Whether all comparisons are ranges of numbers, each of two atoms, whose rows have no NULL there."""
     types = {column.name: column.type for atom in definition.atoms for column in atom.variables}
-    return all(test.is_order and _is_one_word(types[test.left]) for test in definition.comparisons) and not any(
-        test.scheme <= atom.scheme for test in definition.comparisons for atom in definition.atoms
+    tests, atoms = definition.comparisons, definition.atoms
+    compared = frozenset[str]().union(*(test.scheme for test in tests))
+    return (
+        all(test.is_order and _is_one_word(types[test.left]) for test in tests)
+        and not any(test.scheme <= atom.scheme for test in tests for atom in atoms)
+        and all(compared & atom.scheme <= atom.required for atom in atoms)
     )
 
 

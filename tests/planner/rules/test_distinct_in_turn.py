@@ -14,7 +14,9 @@ from tests.planner.notation import parse_definition
 
 def _turns(text: str, *tests: tuple[str, str, str]) -> Turns | None:
     comparisons = tuple(Comparison(*test) for test in tests)
-    return plan_view(replace(parse_definition(text), comparisons=comparisons), saves_space=True).turns
+    parsed, compared = parse_definition(text), frozenset().union(*(test.scheme for test in comparisons))
+    atoms = tuple(replace(atom, required=atom.scheme & compared) for atom in parsed.atoms)
+    return plan_view(replace(parsed, atoms=atoms, comparisons=comparisons), saves_space=True).turns
 
 
 def test_a_path_is_found_by_its_first_end() -> None:
@@ -49,3 +51,9 @@ def test_a_partner_of_both_atoms_or_of_both_bounds_has_no_turns() -> None:
     assert _turns(text, ("a", "<", "d"), ("a", "<", "g")) is None
     assert _turns(text, ("a", "<", "d"), ("d", "<", "c")) is None
     assert _turns(text, ("a", "<>", "d")) is None
+
+
+def test_compared_rows_may_have_no_null() -> None:
+    definition = parse_definition("R(x,y,a), S(y,z,d) -> x, z")
+    assert plan_view(replace(definition, comparisons=(Comparison("a", "<", "d"),)), saves_space=True).turns is None
+    assert _turns("R(x,y,a), S(y,z,d) -> x, z", ("a", "<", "d")) is not None
