@@ -101,7 +101,8 @@ def drafted_view(database: Database, con: Any, statement: CreateMaterializedView
     )  # fmt: skip
     if old is not None:
         refuse_circle(database, old, bound)
-    view = _checked_view(database, con, name, options, bound, catalog)
+    check_updates(options, bound.definition, catalog)
+    view = _stored_view(database, con, name, options, bound, catalog)
     drafted = draft(database, view, bound)
     own = drafted.parts[-1]
     assert isinstance(own, Part)
@@ -112,11 +113,10 @@ def drafted_view(database: Database, con: Any, statement: CreateMaterializedView
     return Created(drafted, bound, old, catalog.names)
 
 
-def _checked_view(
+def _stored_view(
     database: Database, con: Any, name: QualifiedName, options: dict[str, Any], bound: Bound, catalog: EngineCatalog
 ) -> StoredView:
-    """A bound view as it is stored, if its options fit its query."""
-    check_updates(options, bound.definition, catalog)
+    """A bound view as it is stored. ProgrammingError for a tick that its query has no use for."""
     columns = tuple(column for column, _ in bound.definition.columns)
     assert bound.tree is not None
     with refusing_depth():
