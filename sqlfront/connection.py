@@ -84,17 +84,17 @@ class Connection:
         as that system writes it.
         Errors are sqlfront.Error's; a failing statement changes nothing.
         """
-        self.session.check_open()
+        session = self.session
+        session.check_open()
         text = sql if dialect is None else self._translated(sql, arguments.text(dialect, "dialect"))
-        if short_ways.run(self.session, text, params):
-            return self
-        statements = parse_statement(text)
-        for statement in statements:
-            self.session.ready(writes=transaction_statements.writes(self.session, statement))
-            last = statement is statements[-1]
-            with translated(self.session.reading_error):
-                dispatch.run(self.session, statement, params if last else None)
-        self.session.settle()
+        with translated(session.reading_error):
+            if short_ways.run(session, text, params):
+                return self
+            statements = parse_statement(text)
+            for statement in statements:
+                session.ready(writes=transaction_statements.writes(session, statement))
+                dispatch.run(session, statement, params if statement is statements[-1] else None)
+            session.settle()
         return self
 
     def _translated(self, sql: str, dialect: str) -> str:
@@ -114,14 +114,14 @@ class Connection:
         """Run one statement with each set of parameters, as one epoch."""
         self.session.ready()
         sets = arguments.several(parameter_sets, "parameter_sets")
-        if short_ways.run(self.session, sql, sets, many=True):
-            return self
-        statements = parse_statement(sql)
-        if len(statements) != 1:
-            raise ProgrammingError("executemany takes one statement", hint="use execute for several")
         with translated(self.session.reading_error):
+            if short_ways.run(self.session, sql, sets, many=True):
+                return self
+            statements = parse_statement(sql)
+            if len(statements) != 1:
+                raise ProgrammingError("executemany takes one statement", hint="use execute for several")
             dispatch.run(self.session, statements[0], sets, many=True)
-        self.session.settle()
+            self.session.settle()
         return self
 
     def sql(self, query: str) -> Relation | Any:

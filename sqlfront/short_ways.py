@@ -32,13 +32,13 @@ def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool
     if kind == "query":
         from sqlfront.read import short_reads
 
-        with session.database.turns.reading(), translated(session.reading_error):
+        with session.database.turns.reading():
             return short_reads.read_shortly(session, text, params)
     from sqlfront.write import short_writes
 
     write = short_writes.write_many if many else short_writes.write_shortly
     check_all(session.database)
-    with session.database.turns.writing(), translated(session.reading_error):
+    with session.database.turns.writing():
         return write(session, text, params)
 
 

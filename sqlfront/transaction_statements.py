@@ -27,6 +27,7 @@ def begin(session: Session, statement: PassThrough, params: Any, many: bool) -> 
 def end(session: Session, statement: PassThrough) -> None:
     """COMMIT or ROLLBACK of the open transaction."""
     assert session.transaction is not None
+    session.is_ending = True
     transaction, session.transaction = session.transaction, None
     session.reading = None
     before = (session.revision, session.scans) if _leaves_names(session, transaction) else None
@@ -41,6 +42,7 @@ def end(session: Session, statement: PassThrough) -> None:
             session.database.capture.note_ddl()
         if transaction.defines:
             session.database.definitions += 1
+    session.is_ending = False
     if before is not None:
         session.revision, session.scans = before
 

@@ -7,7 +7,8 @@ every error, goes the general way (`Relation.encode`), which takes the same rows
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Set
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,9 @@ _is_same_schema = entry_point(is_same_schema)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_size_t, [ctypes.py_object, ctypes.c_char_p]
 
+_Place: TypeAlias = tuple[int, int, int, int, int, int]
+"""A column's number, and of its words: the place or -1, size, whether NULL is refused, dictionary, kinds of changes."""
+
 
 class Ingest:
     """Packs batches of one relation, remembering how the last schema it saw maps to words."""
@@ -49,7 +53,7 @@ class Ingest:
         self._kinds: list[tuple[str, np.dtype[Any]]] | None = None
         self._plan: np.ndarray | None = None
         self._read: list[int] = []
-        self._columns: list[tuple[int, int, int, int, int, int]] = []
+        self._columns: list[_Place] = []
         self._dictionaries: list[Dictionary] = []
         self._weighted = False
         self._has_kinds = False
@@ -110,8 +114,9 @@ class Ingest:
         """The address of room for so many rows."""
         words = rows * self.relation.width
         if words > len(self._buffer):
-            self._buffer = np.empty(words + words // 4, np.int64)
-            self._address = int(self._buffer.ctypes.data)
+            buffer = np.empty(words + words // 4, np.int64)
+            address = int(buffer.ctypes.data)
+            self._buffer, self._address = buffer, address  # No call between the two, at which Ctrl-C could come.
         return self._address
 
     def _finished(self, data: Any, rows: int) -> Encoded | None:
@@ -130,46 +135,54 @@ class Ingest:
 
     def _learn(self, schema: pa.Schema) -> None:
         """Work out where each column goes; no plan if some column needs more than copying."""
-        self._schema, self._kinds, self._plan = schema, None, None
-        self._exported = schema.__arrow_c_schema__()
-        self._schema_address = _pointer(self._exported, b"arrow_schema")
+        exported = schema.__arrow_c_schema__()
+        schema_address = _pointer(exported, b"arrow_schema")
+        control = {"_weight", "_change_type"}.intersection(name.casefold() for name in schema.names)
+        found = self._places(schema, control)
+        columns, dictionaries = found or ([], [])
+        plan = np.array([(child, *row[1:]) for child, row in enumerate(columns)], np.int64)
+        plan_address = int(plan.ctypes.data)
+        read = [number for number, *_ in columns]
+        # No call between these, at which Ctrl-C could come: it leaves all of them as they were, or none.
+        self._schema, self._exported, self._schema_address = schema, exported, schema_address
+        self._kinds, self._plan, self._plan_address = None, None if found is None else plan, plan_address
+        self._columns, self._read = columns, read
+        self._dictionaries, self._weighted, self._has_kinds = dictionaries, bool(control), "_change_type" in control
+
+    def _places(self, schema: pa.Schema, control: Set[str]) -> tuple[list[_Place], list[Dictionary]] | None:
+        """Where each column goes that is read, or checked for NULL, and the dictionaries of texts."""
         names = [name.casefold() for name in schema.names]
-        control = {"_weight", "_change_type"}.intersection(names)
         known = {column.name.casefold(): column for column in self.relation.columns}
         if len(set(names)) < len(names) or len(control) > 1 or set(known) != set(names) - control:
-            return
+            return None
         wanted = {item.source.casefold(): item for item in self.relation.inputs.values() if item.source is not None}
         if not self.relation.computable:
-            return
-        rows, dictionaries = [], []
+            return None
+        places, dictionaries = list[_Place](), list[Dictionary]()
         for number, field in enumerate(schema):
             name = names[number]
             if name == "_weight":
                 if str(field.type) != "int64":
-                    return
-                rows.append((number, self.relation.width - 1, 8, 1, 0, 0))
+                    return None
+                places.append((number, self.relation.width - 1, 8, 1, 0, 0))
                 continue
             if name == "_change_type":
                 if (size := text_size("VARCHAR", field.type)) == 0:
-                    return
-                rows.append((number, self.relation.width - 1, size, 1, 0, int(_KINDS.ctypes.data)))
+                    return None
+                places.append((number, self.relation.width - 1, size, 1, 0, int(_KINDS.ctypes.data)))
                 continue
             column, item = known[name], wanted.get(name)
             size, text = plain_size(column.type, field.type), text_size(column.type, field.type)
             if size + text == 0:
-                return
+                return None
             if item is None:
                 if column.not_null:
-                    rows.append((number, -1, size + text, 1, 0, 0))
+                    places.append((number, -1, size + text, 1, 0, 0))
                 continue
             state = 0
             if text:
                 assert item.codec is not None and item.codec.dictionary is not None
                 dictionaries.append(item.codec.dictionary)
                 state = item.codec.dictionary.state
-            rows.append((number, item.place, size + text, int(column.not_null), state, 0))
-        self._dictionaries, self._weighted = dictionaries, bool(control)
-        self._has_kinds = "_change_type" in control
-        self._columns, self._read = rows, [number for number, *_ in rows]
-        self._plan = np.array([(child, *row[1:]) for child, row in enumerate(rows)], np.int64)
-        self._plan_address = self._plan.ctypes.data
+            places.append((number, item.place, size + text, int(column.not_null), state, 0))
+        return places, dictionaries

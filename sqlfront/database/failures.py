@@ -46,7 +46,9 @@ def polars_frame(table: pa.Table) -> Any:
 
 
 _HELD_LOCK = re.compile(r'Could not set lock on file "(?P<file>[^"]*)".*held in (?P<holder>.* \(PID \d+\))')
-_INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL)
+_INTERRUPTED = re.compile(
+    r"failed: (KeyboardInterrupt|Unknown error: Query interrupted|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL
+)
 
 
 def translated(scan_error: Callable[[], BaseException | None] | None) -> AbstractContextManager[None]:

@@ -22,8 +22,8 @@ _AT_ONCE = 16384
 
 def hold_rest(session: Session) -> Exception | None:
     """Hold what is left of a session's result, as streams or as rows; the error that its next fetch raises."""
-    reading, room = session.current_reading(), session.database.engine.memory_limit()
     with Uninterrupted():
+        reading, room = session.current_reading(), session.database.engine.memory_limit()
         try:
             with translated(session.reading_error), reading.holding():
                 streams = session.streams()

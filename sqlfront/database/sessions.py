@@ -22,7 +22,7 @@ from sqlfront.database.names import Key
 from sqlfront.database.open_result import hold_rest
 from sqlfront.database.running.forks import refused
 from sqlfront.database.running.streams import Stream
-from sqlfront.database.scans import ReadSession, Registration, unbind
+from sqlfront.database.scans import Passing, ReadSession, unbind
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.recognise import hides_names, words
@@ -51,6 +51,7 @@ class Session:
     `scans` are the objects that registered names scan, or the views for which DuckDB answers, `gates` the fast paths of
     apply_row, `unread` all rows of a view before DuckDB reads them; `tables`, `meant`, `settings`, `defaults` and
     `plans` (read/short_reads.py) remember what names mean, until `forget_names`. While `passing`, no scan may begin.
+    `is_ending`: a transaction ends with the statement that runs; after it, that something has cut the statement short.
     """
 
     def __init__(self, database: Database) -> None:
@@ -60,7 +61,7 @@ class Session:
         self.transaction = None
         self.reading: ReadSession | None = None
         self.again: tuple[PassThrough | str, Any] | None = None
-        self.passing = False
+        self.passing = self.is_ending = False
         self.tables: dict[str, ChangeTable] = {}
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
         self.plans: dict[str, Any] = {}
@@ -90,10 +91,8 @@ class Session:
     # Statements ----------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        if self.closed and self._is_inherited:
-            raise refused()
         if self.closed:
-            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+            raise refused() if self._is_inherited else InterfaceError("the connection is closed", hint="connect again")
 
     def ready(self, *, writes: bool = True) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views. `writes`: what follows may
@@ -101,15 +100,18 @@ class Session:
         self.check_open()
         if writes:
             self.database.unseen.add(id(self))
-        if self.transaction is not None:
-            self.transaction.look()
-        if self.has_result:
-            self.end_result()
-        self._end_served()
-        if self.revision != self.database.revision:
-            self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
-            with self.database.lock, Uninterrupted():
-                self.bind_scans()
+        with translated(None):
+            if self.is_ending and self.transaction is None:  # Else the statement takes rows of a relation.
+                self._end_cut_short()
+            if self.transaction is not None:
+                self.transaction.look()
+            if self.has_result:
+                self.end_result()
+            self._end_served()
+            if self.revision != self.database.revision:
+                self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
+                with self.database.lock, Uninterrupted():
+                    self.bind_scans()
 
     def is_unconcerned(self, text: str) -> bool:
         """Whether a plain query or write concerns nothing of ours."""
@@ -187,9 +189,8 @@ class Session:
             yield self.transaction
             return
         self.tell(False)
-        self.duck.begin()
-        self.transaction = transaction = Transaction(self.database, self.duck)
         try:
+            transaction = self.begin_ending()
             yield transaction
         except BaseException:
             self.transaction = None
@@ -197,6 +198,20 @@ class Session:
             raise
         self.transaction = None
         commit(transaction)
+        self.is_ending = False
+
+    def begin_ending(self) -> Transaction:
+        """Begin a transaction that ends with its statement: whoever calls it takes it back if anything fails."""
+        self.is_ending = True
+        self.duck.begin()
+        self.transaction = transaction = Transaction(self.database, self.duck)
+        return transaction
+
+    def _end_cut_short(self) -> None:
+        """Take back what a statement has left in DuckDB that Ctrl-C cut short outside the care of its handlers."""
+        with Uninterrupted():
+            rollback(self.duck)
+            self.is_ending = False
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -370,7 +385,7 @@ class Session:
 
     def passing_over(self) -> AbstractContextManager[None]:
         """Run what should read nothing of ours: see `scanned`."""
-        return _Passing(self)
+        return Passing(self)
 
     def reading_error(self) -> BaseException | None:
         return None if self.reading is None else self.reading.error
@@ -392,22 +407,21 @@ class Session:
         narrowed ones (lookups.py) included."""
         import duckdb
 
-        wanted: dict[str, Registration] = {}
-        if not self.database.keeps_nothing:
-            from sqlfront.database.stored_views import registrations
+        from sqlfront.database.stored_views import registrations
 
-            wanted = {found.name: found for found in registrations(self.database, self.reading_finder())}
+        found = () if self.database.keeps_nothing else registrations(self.database, self.reading_finder())
+        wanted = {one.name: one for one in found}
         try:
             for name in self.scans.keys() - wanted.keys():
                 unbind(self.duck, name)
-            for name, found in wanted.items():
-                if self.scans.get(name) is not found.scanned:
-                    found.bind(self.duck)
+            for name, one in wanted.items():
+                if self.scans.get(name) is not one.scanned:
+                    one.bind(self.duck)
         except duckdb.TransactionException as error:
             if "aborted" not in str(error):
                 raise
             return  # Only ROLLBACK is possible now; the next statement comes here again.
-        self.scans = {name: found.scanned for name, found in wanted.items()}
+        self.scans = {name: one.scanned for name, one in wanted.items()}
         self.forget_names()
         self.revision = self.database.revision
 
@@ -433,18 +447,3 @@ class Session:
             for stream in list(self._streams):
                 stream.close()
             self._streams = None
-
-
-class _Passing:
-    """A class, as each statement enters it: a generator takes three times as long."""
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __enter__(self) -> None:
-        self._session.passing = True
-
-    def __exit__(self, *exception: object) -> None:
-        self._session.passing = False

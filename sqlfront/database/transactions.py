@@ -74,9 +74,10 @@ class Transaction:
             with database.lock:
                 if database.unseen or not database.is_alone:
                     self._catch_up()
-                self.snapshot = Snapshot(database)
-                self.snapshot.pin(self._con)
-                if self.snapshot.is_ahead:  # Then the views have moved on.
+                taken = Snapshot(database)
+                taken.pin(self._con)
+                self.snapshot = taken
+                if taken.is_ahead:  # Then the views have moved on.
                     self._catch_up()
 
     def touch(self) -> None:

@@ -140,12 +140,11 @@ def write_told(session: Session, relation: Relation, statements: Sequence[Tellin
 
     con = session.duck
     session.tell(True)
-    con.begin()
-    transaction = session.transaction = Transaction(session.database, con)
-    transaction.touch()
     started = time.perf_counter()
     columns, told = _columns(relation), None
     try:
+        transaction = session.begin_ending()
+        transaction.touch()
         with nullcontext() if columns.plain else lossless(con):
             for statement in statements:
                 told = statement.run(con, relation, columns)
@@ -160,10 +159,12 @@ def write_told(session: Session, relation: Relation, statements: Sequence[Tellin
     session.transaction = None
     if told is None:
         rollback(con)
+        session.is_ending = False
         return None
     transaction.writing = time.perf_counter() - started
     count, rows, weights = told
     transaction.commit_told(relation.name, rows, weights, returned=True)
+    session.is_ending = False
     return count
 
 

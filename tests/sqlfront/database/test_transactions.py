@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance import epoch as epoch_module
 
 SETUP = """
 CREATE TABLE a(k BIGINT, x BIGINT);
@@ -378,96 +374,6 @@ def test_two_threads_see_whole_epochs(con):
     assert problems == []
     assert reads[0] > 5
     check(con)
-
-
-def repeat_until_interrupted(action, seconds):
-    """Ctrl-C after so many seconds, and again later: Python drops what is raised while an object is finalized.
-
-    A signal that comes when the first was caught does nothing, and none comes after the return."""
-    caught = threading.Event()
-
-    def send():
-        caught.wait(seconds)
-        while not caught.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
-            caught.wait(2)
-
-    def raise_unless_caught(number, frame):
-        if not caught.is_set():
-            signal.default_int_handler(number, frame)
-
-    sender = threading.Thread(target=send)
-    before = signal.signal(signal.SIGINT, raise_unless_caught)
-    try:
-        sender.start()  # the first signal may come before this returns
-        while True:
-            action()
-    except KeyboardInterrupt:
-        caught.set()
-    finally:
-        caught.set()
-        sender.join()
-        signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.parametrize("way", ["apply", "transaction", "row"])
-def test_ctrl_c_leaves_whole_epochs(con, way):
-    con.execute("CREATE CHANGE TABLE c(k BIGINT, x BIGINT)")
-    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, sum(x) AS s, count(*) AS n FROM c GROUP BY k")
-    con.execute("CREATE MATERIALIZED VIEW all_rows AS SELECT count(*) AS n, sum(x) AS s FROM c")
-    keys = np.arange(20_000) % 997
-    batch = pa.record_batch({"k": pa.array(keys), "x": pa.array(np.ones(20_000, np.int64))})
-    size = 1 if way == "row" else 20_000
-    counts = []
-
-    def change():
-        if way == "apply":
-            con.apply({"c": batch})
-        elif way == "transaction":
-            con.begin()
-            con.apply({"c": batch})
-            con.execute("SELECT * FROM all_rows").fetchall()
-            con.commit()
-        else:
-            con.apply_row("c", (3, 1))
-
-    for number in range(12):
-        repeat_until_interrupted(change, 0.001 + 0.004 * number)
-        con.rollback()
-        [(n, s)] = con.execute("SELECT * FROM all_rows").fetchall()
-        assert n == (s or 0)
-        assert n % size == 0
-        counts.append(n)
-        assert con.execute("SELECT coalesce(sum(n), 0) FROM w").fetchall() == [(n,)]
-    assert con.execute("SELECT count(*) FROM c").fetchall() == [(counts[-1],)]
-    assert counts == sorted(counts)
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_ctrl_c_around_the_run_of_a_row(con, monkeypatch, when):
-    """Taken back with its number, if it has one, and the engine is not left locked."""
-    con.execute("CREATE CHANGE TABLE c(k BIGINT, x BIGINT)")
-    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, sum(x) AS s, count(*) AS n FROM c GROUP BY k")
-    for _ in range(2):
-        con.apply_row("c", (3, 1))
-    number, run_row = con.session.database.engine.epoch, epoch_module.run_row
-
-    def interrupted(*arguments):
-        if when == "after":
-            assert run_row(*arguments) == number + 1
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(epoch_module, "run_row", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            con.apply_row("c", (3, 1))
-    assert con.session.database.engine.epoch == number
-    assert con.execute("SELECT * FROM w").fetchall() == [(3, 2, 2)]
-    other = threading.Thread(target=con.cursor().apply_row, args=("c", (4, 1)))
-    other.start()
-    other.join(30)
-    assert con.session.database.engine.epoch == number + 1
-    assert con.execute("SELECT * FROM w ORDER BY k").fetchall() == [(3, 2, 2), (4, 1, 1)]
 
 
 def test_interrupting_a_statement(con):

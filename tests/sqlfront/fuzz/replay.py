@@ -28,6 +28,8 @@ class Replay:
         self.tables = RandomTables(self.random)
         self.terms = TypedTerms(self.random, self.tables.columns)
         self.con = sqlfront.connect(":memory:", config={"threads": 1})
+        # DuckDB 2.0.1 takes NaN for the least value there: ORDER BY y LIMIT 1 of (NaN) and (1.5) in two row groups.
+        self.con.execute("SET disabled_optimizers = 'row_group_pruner'")
         self.script: list[str] = []
         self.views: dict[str, str] = {}
         self.kinds: dict[str, list[str]] = {}
