@@ -91,10 +91,9 @@ def parse(sql: str, shown: str | None = None) -> list[exp.Expr]:
     try:
         found = _deeply(lambda: parser.parse(_DIALECT.tokenize(sql), sql))
         return [tree for tree in found if tree is not None]
-    except Fault as fault:
-        furthest = parser.furthest or fault  # type: ignore[attr-defined]
-        where = caret(shown or sql, furthest.start, furthest.end)
-        raise ProgrammingError(f"Syntax error: {furthest.what}", where=where) from None
+    except Fault:
+        what, start, end = parser.furthest  # type: ignore[attr-defined]
+        raise ProgrammingError(f"Syntax error: {what}", where=caret(shown or sql, start, end)) from None
     except SqlglotError:
         start = _unterminated(sql)
         where = caret(shown or sql, start, start + 1)

@@ -47,17 +47,14 @@ _CLOSED = {"(": ")", "[": "]", "{": "}"}
 
 
 class Fault(ParseError):
-    """A syntax error at text[start:end]."""
-
-    def __init__(self, what: str, start: int, end: int) -> None:
-        super().__init__(what)
-        self.what, self.start, self.end = what, start, end
+    """A syntax error, of which `TokenReader.furthest` may tell more."""
 
 
 class TokenReader(DuckDBParser):
     """The ground of the parser: tokens in, names and types out."""
 
-    furthest: Fault | None = None
+    furthest: tuple[str, int, int] | None = None
+    """The last of the syntax errors met, with its place text[start:end]. No exception, which would keep all frames."""
     queries_read: dict[int, tuple[exp.Subquery, int]]
     """Queries in parentheses by their first token, with the token after them."""
 
@@ -76,13 +73,13 @@ class TokenReader(DuckDBParser):
         token = token or (self._tokens[self._index] if self._index < len(self._tokens) else None)
         if token is None:
             end = len(self.sql)
-            fault = Fault(f"{message}, found the end of the statement", end, end + 1)
+            found = f"{message}, found the end of the statement", end, end + 1
         else:
             start, end = token.start, token.end + 1
-            fault = Fault(f'{message}, found "{self.sql[start:end]}"', start, end)
-        if self.furthest is None or fault.start >= self.furthest.start:
-            self.furthest = fault
-        raise fault
+            found = f'{message}, found "{self.sql[start:end]}"', start, end
+        if self.furthest is None or found[1] >= self.furthest[1]:
+            self.furthest = found
+        raise Fault(found[0])
 
     def noted(self, first: int, node: Node) -> Node:
         """The node with the span from token `first` to the token before this one."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,3 +224,21 @@ def test_one_statement_means_one():
         parse("select '\ud800'")
     with pytest.raises(ProgrammingError, match="nested too deeply"):
         parse("select " + "(" * 5000 + "1" + ")" * 5000)
+
+
+def test_a_reading_that_tries_two_ways_keeps_nothing_of_its_caller():
+    """Else all that a statement used, the epoch of its transaction too, would wait for the garbage collector."""
+
+    class Used:
+        pass
+
+    def read():
+        used = Used()
+        parse_one("SELECT * FROM (t JOIN u USING (a))")  # A query in parentheses is tried first.
+        return weakref.ref(used)
+
+    gc.disable()
+    try:
+        assert read()() is None
+    finally:
+        gc.enable()
