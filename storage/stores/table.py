@@ -151,9 +151,7 @@ class Table:
 
     def bytes(self) -> int:
         """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
-        h = self.header
-        words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + h[at.HOT_WORDS] + at.HEADER_WORDS
-        return int(8 * words) + sum(group.bytes() for group in self.groups)
+        return _bytes(self.header) + sum(group.bytes() for group in self.groups)
 
     def slot_bytes(self) -> int:
         """Bytes of the slots, groups included, which double when they are full."""
@@ -427,6 +425,13 @@ class Table:
             for v in range(group.values):
                 total = sum(self._value(self._row(row), v) for row in members)
                 assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
+
+
+def _bytes(h: np.ndarray) -> int:
+    """The bytes of the table with this header, and of its write buffer."""
+    words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + 2 * h[at.HOT_WORDS] + at.HEADER_WORDS
+    buffer = int(h[at.WRITE_BUFFER])
+    return int(8 * words) + (_bytes(words_at(buffer, at.HEADER_WORDS)) if buffer else 0)
 
 
 def _order_list(number: int, compared: Sequence[tuple[int, int, int]]) -> int:

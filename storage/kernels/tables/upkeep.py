@@ -47,6 +47,7 @@ from sqlfront.storage.kernels.tables.mapped_memory import free_part
 from sqlfront.storage.kernels.tables.ordered_group import is_listed, renumber_tree
 from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows, spills
 from sqlfront.storage.kernels.tables.subtree_summaries import summaries, summary_order
+from sqlfront.storage.kernels.tables.write_buffer import drop_buffer, settle_buffer, stop_buffering
 
 _SMALLEST = 8
 _FEW = 4096
@@ -67,6 +68,7 @@ def destroy(table):
     free(load(table, SUMMARIES))
     free(load(table, TOUCHED))
     forget_hot(table)
+    drop_buffer(table)
     free(table)
 
 
@@ -77,6 +79,7 @@ def reset(table):
     free_part(table, ROWS, ROWS_MAPPED)
     free(load(table, DIRTY))
     forget_hot(table)
+    drop_buffer(table)
     store(table, SLOTS, calloc(_SMALLEST, 8))
     store(table, MASK, _SMALLEST - 1)
     for word in (ROWS, CAPACITY, USED, FREE, LIVE, DIRTY, DIRTY_USED, DIRTY_CAPACITY):
@@ -331,6 +334,8 @@ def align(table, visitor, places):
 @kernel("void(int64,int64)")
 def widen(table, limbs):
     """Give every value `limbs` limbs, and subtree sums one more, sign-extended in place; row numbers stay."""
+    settle_buffer(table)
+    stop_buffering(table)  # Until programs are made again.
     old_limbs = load(table, LIMBS)
     keys = load(table, KEYS)
     values = load(table, VALUES)
@@ -373,6 +378,8 @@ def calloc_words(count):
 @kernel("void(int64,int64,int64)")
 def rescale(table, value, bits):
     """Multiply one value of every row by 2**bits; the values have been widened to hold it."""
+    settle_buffer(table)
+    stop_buffering(table)  # Until programs are made again.
     rows = load(table, ROWS)
     width = load(table, WIDTH)
     limbs = load(table, LIMBS)

@@ -1,0 +1,83 @@
+"""Changes of spilled rows that wait in memory until somebody reads them: which tables may have a write buffer.
+
+A row that is not in memory costs a page that is read and one that is written when it changes in its place. So a
+spilled table that programs only add to has a buffer (storage/kernels/tables/write_buffer.py): changes of rows that
+seldom change wait there for others of the same pages. Reads merge the buffer first, as they take in groups that wait.
+
+Invariant: a table is marked as BUFFERED only while nothing reads it as an epoch runs. Its address is in no operation of
+a program but UPSERT, and in checks and sweeps, which ask for the rows that the epoch has emptied. No node tells its
+changes, and none is read by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from sqlfront.maintenance.output.node import Node, TreeNode
+from sqlfront.maintenance.program.programs import operations
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.buffered import buffer_changes, may_buffer, merge_buffer, waiting_rows
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.memory_budget import MemoryBudget
+    from sqlfront.maintenance.program.machine import Program, RelationPrograms
+    from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.storage.stores.table import Table
+
+
+class WriteBuffers:
+    """The tables of an engine that may have write buffers, by the relations whose changes they take. The engine's lock
+    is held."""
+
+    def __init__(self, engine: MemoryBudget) -> None:
+        self._engine = engine
+        self._tables: dict[str, list[Table]] = {}
+        # DuckDB may read several views at once, in threads of its own, under one hold of the engine's lock.
+        self._merging = Lock()
+
+    def find(self, programs: Mapping[str, RelationPrograms]) -> None:
+        """Find the tables again, after programs or listeners have come or gone."""
+        if self._engine.spill is None:
+            return
+        before = [table for tables in self._tables.values() for table in tables]
+        self._tables = {name: self._added_to(name, program.body) for name, program in programs.items()}
+        now = [table for tables in self._tables.values() for table in tables]
+        for table in before + now:
+            buffer_changes(table, table in now)
+
+    def merge(self, relations: Collection[str]) -> None:
+        """Let tables take in what waits for rows of these relations. O(rows that wait)."""
+        tables = [table for name in relations for table in self._tables.get(name, ())]
+        if any(map(waiting_rows, tables)):
+            with self._merging:
+                for table in tables:
+                    merge_buffer(table)
+
+    def merge_all(self) -> None:
+        """Let nothing wait."""
+        self.merge(list(self._tables))
+
+    def may_wait(self, relations: Collection[str]) -> bool:
+        """Whether a table that takes changes of these relations may have a write buffer."""
+        return any(self._tables.get(name) for name in relations)
+
+    def _added_to(self, name: str, body: Program) -> list[Table]:
+        """The stores of a relation that its programs only add to."""
+        engine, relation = self._engine, self._engine.relations[name]
+        nodes = [node for node in engine.nodes.values() if name in node.relations]
+        told = engine.subscribers.listened().union(*(one.fed_by for one in engine.relations.values()))
+        if not all(isinstance(node, TreeNode) and node.name not in told for node in nodes):
+            return []
+        if any(member.is_heard or member.balance is not None for node in nodes for member in _members(node)):
+            return []
+        added, read = set[int](), set[int]()
+        for kind, _, *words in operations(body.words.tolist()):
+            (added if kind == at.UPSERT else read).update(words)
+        tables = [store.table for store in relation.stores.values()]
+        return [table for table in tables if table.address in added - read and may_buffer(table)]
+
+
+def _members(node: Node) -> Sequence[MaintainedView]:
+    return node.view.members if isinstance(node, TreeNode) else ()
