@@ -455,7 +455,7 @@ def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
     "query",
     [
         "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND b.v > 0 AND {}",
-        "SELECT a.x, g.z FROM a LEFT JOIN (SELECT b.k, c.z FROM b JOIN c ON b.k = c.k WHERE b.v > 0 AND {}) g USING (k)",
+        "SELECT a.x, g.z FROM a LEFT JOIN (SELECT b.k, c.z FROM b JOIN c USING (k) WHERE b.v > 0 AND {}) g USING (k)",
         "SELECT a.x, g.z FROM a LEFT JOIN (SELECT b.k, c.z FROM b JOIN c ON b.k = c.k AND {}) g USING (k)",
         "SELECT a.x FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.v > 0 AND {})",
         "SELECT a.x, b.y FROM (FROM a WHERE x >= 0) a FULL JOIN (FROM b WHERE v > 0 AND {}) b ON a.k = b.k",
