@@ -19,7 +19,7 @@ from sqlfront.cut.split_conditions import ORDERS
 from sqlfront.planner.algebra.join_sides import Pair, is_plain, met
 from sqlfront.planner.algebra.outer_children import full_of_keys, marks_of_keys
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
-from sqlfront.planner.algebra.scalars import TRUE, Compare, Ref, Scalar, columns_of, null, substitute, truth
+from sqlfront.planner.algebra.scalars import TRUE, Compare, Ref, Scalar, columns_of, conjuncts, null, substitute, truth
 from sqlfront.planner.algebra.terms import Common, Filter, Join, Map, Scan, Term
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Presence
@@ -130,9 +130,10 @@ def is_group(term: Term, missing: MissingValues) -> bool:
     rows are missing. No condition joins NULL with NULL: a row of NULLs would meet rows with NULL keys."""
     match term:
         case Join(kind="inner" | "left", left=left, right=right, condition=condition, dependent=False):
-            return not _joins_nulls(condition) and is_group(left, missing) and is_group(right, missing)
+            concerns = condition == TRUE or _reads_columns(condition)
+            return concerns and not _joins_nulls(condition) and is_group(left, missing) and is_group(right, missing)
         case Filter(input=input, condition=condition):
-            return bool(columns_of(condition)) and not _joins_nulls(condition) and is_group(input, missing)
+            return _reads_columns(condition) and not _joins_nulls(condition) and is_group(input, missing)
         case Map(input=input, made=made):
             return all(missing.is_null(one.value) for one in made) and is_group(input, missing)
     return is_one_table(term, missing)
@@ -144,13 +145,18 @@ def _joins_nulls(condition: Scalar) -> bool:
     return any(one.operator == "IS NOT DISTINCT FROM" or row_values(one.left) for one in compared)
 
 
+def _reads_columns(condition: Scalar) -> bool:
+    """Whether each part of a condition reads columns, which tell the atom that it concerns."""
+    return all(map(columns_of, conjuncts(condition)))
+
+
 def is_one_table(term: Term, missing: MissingValues) -> bool:
     """Whether a term is one table of which it only selects rows and columns, each NULL where the table's are."""
     match term:
         case Scan():
             return True
         case Filter(input=input, condition=condition):
-            return bool(columns_of(condition)) and is_one_table(input, missing)
+            return _reads_columns(condition) and is_one_table(input, missing)
         case Map(input=input, made=made):
             return all(missing.is_null(one.value) for one in made) and is_one_table(input, missing)
         case Common(term=inner):

@@ -451,6 +451,28 @@ def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
     assert "absent; stored" in str(con.explain("SELECT x FROM a ANTI JOIN b USING (k)"))
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND b.v > 0 AND {}",
+        "SELECT a.x, g.z FROM a LEFT JOIN (SELECT b.k, c.z FROM b JOIN c USING (k) WHERE b.v > 0 AND {}) g USING (k)",
+        "SELECT a.x, g.z FROM a LEFT JOIN (SELECT b.k, c.z FROM b JOIN c ON b.k = c.k AND {}) g USING (k)",
+        "SELECT a.x FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.v > 0 AND {})",
+        "SELECT a.x, b.y FROM (FROM a WHERE x >= 0) a FULL JOIN (FROM b WHERE v > 0 AND {}) b ON a.k = b.k",
+        "SELECT a.k, count(b.y) AS n FROM a LEFT JOIN b ON a.k = b.k AND b.v > 0 AND {} GROUP BY a.k",
+    ],
+)
+@pytest.mark.parametrize("constant", ["CAST(0 AS INTEGER) = CAST(1 AS INTEGER)", "CAST(1 AS INTEGER) = 1"])
+def test_a_constant_condition_of_the_right_leaves_the_rows_of_the_left(
+    con: sqlfront.Connection, query: str, constant: str
+) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query.format(constant)}")
+    con.execute("INSERT INTO a (k, x) VALUES (1, 5), (2, 6), (NULL, 7); INSERT INTO b (k, y, v) VALUES (1, 8, 9)")
+    con.execute("INSERT INTO c (k, z) VALUES (1, 4)")
+    expected = con.session.duck.execute(query.format(constant)).fetchall()
+    assert Counter(con.execute("FROM v").fetchall()) == Counter(expected) and expected
+
+
 def test_tables_of_random_rows_are_all_used() -> None:
     """The generator makes each feature often enough to matter."""
     texts = [OuterQuery(random.Random(seed)).text() for seed in range(200)]
