@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import write_buffer
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 _PARTS = (at.INDEXES, at.OWNER, at.ORDER, at.RANKS, at.SUMS, at.SUMMARIES)
 
@@ -16,8 +17,10 @@ def may_buffer(table: Table) -> bool:
 
 def buffer_changes(table: Table, on: bool) -> None:
     """Let changes of a table's rows wait from now on, or no more; then what waits is merged."""
-    table.header[at.BUFFERED] = on
-    if not on:
+    if on and not table.header[at.BUFFERED]:
+        table.header[at.BUFFER_BOUND] = write_buffer.UNKNOWN if table.used else 0
+        table.header[at.BUFFERED] = 1
+    elif not on:
         merge_buffer(table)
         write_buffer.stop_buffering(table.address)
 

@@ -1,7 +1,7 @@
 """Where large arrays live instead of memory: in temporary files, which the system writes when it needs room.
 
-`kernels/tables/spilled_memory.py` makes the files of tables, this module those of dictionaries. A file has no name and
-goes with its array.
+`kernels/tables/spilled_memory.py` makes the files of tables, this module those of dictionaries. A file has no name
+and goes with its array.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, prefetch, product_overflows, realloc, store
+from sqlfront.storage.kernels.numbers.limbs import copy_value, multiply
 from sqlfront.storage.kernels.tables.hash_table import clear, reserve, upsert
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
 from sqlfront.storage.kernels.tables.hot_rows import gather_hot
-from sqlfront.storage.kernels.tables.limbs import copy_value, multiply
 from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 from sqlfront.storage.kernels.tables.write_buffer import set_aside
 

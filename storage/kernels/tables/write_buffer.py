@@ -11,7 +11,8 @@ table has one of its hash, with a positive count. A change that takes rows away 
 waits for its key: so the table tells which row has come to a count of 0, or below.
 
 Additions that do not fit have to be told by the epoch that brings them. So BUFFER_BOUND bounds the last words of all
-values, and nothing waits once sums might not fit. A changed row costs O(1), amortized.
+values, and nothing waits once sums might not fit. Pages without hot rows are written and given back after each part:
+when the system is short of memory, it writes all changed pages, hot ones too. A changed row costs O(1), amortized.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from sqlfront.storage.kernels.layout import (
     WRITE_BUFFER,
 )
 from sqlfront.storage.kernels.memory import advise, calloc, free, load, realloc, store, write_back
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.hash_table import (
     add_values,
     count_references,
@@ -57,28 +59,25 @@ from sqlfront.storage.kernels.tables.hash_table import (
 )
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.hot_rows import HOT_SHARE, bits_of, is_hot, is_warm, set_bit
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.read_ahead import is_missing, read_ahead, row_of
 
 # The buffer has at most a sixteenth of the table's rows, and the table takes them in by 128 parts.
 _SHARE, _PARTS = 16, 128
 _LIMIT = 1 << 61
 _PAGE = 1 << 12
-# MADV_PAGEOUT of Linux.
-_OUT = 21
+_READ = 1 << 20
+# MADV_WILLNEED and MADV_PAGEOUT of Linux.
+_SOON, _OUT = 3, 21
+# What BUFFER_BOUND is until the rows are looked through.
+UNKNOWN = -1
 
 
 @kernel("boolean(int64,int64,int64,int64,int64)")
 def set_aside(table, scratch, delta, hashes, rows):
     """Add to the write buffer those of `rows` delta rows that change rows which seldom change; their hashes become -1.
     Whether the table has a buffer."""
-    if load(table, BUFFERED) == 0 or load(table, ROWS_MAPPED) & SPILLED == 0:
+    if load(table, BUFFERED) == 0:
         return False
-    buffer = load(table, WRITE_BUFFER)
-    if buffer == 0:
-        if not is_missing(table, 1, hashes, rows):
-            return False
-        buffer = new_buffer(table)
     keys = load(table, KEYS)
     limbs = load(table, LIMBS)
     width = keys + load(table, VALUES) * limbs
@@ -86,6 +85,11 @@ def set_aside(table, scratch, delta, hashes, rows):
         merge_buffer(table, scratch)
         stop_buffering(table)
         return False
+    buffer = load(table, WRITE_BUFFER)
+    if buffer == 0:
+        if load(table, ROWS_MAPPED) & SPILLED == 0 or not is_missing(table, 1, hashes, rows):
+            return False
+        buffer = new_buffer(table)
     if load(buffer, LIVE) + rows > load(buffer, CAPACITY):
         merge_buffer(table, scratch)
         drop_buffer(table)
@@ -121,12 +125,23 @@ def new_buffer(table):
     # All at once, twice as many as may wait: memory that is outgrown may not go back to the system.
     reserve_rows(buffer, 2 * load(table, USED) // _SHARE + 2 * CHUNK)
     store(table, WRITE_BUFFER, buffer)
-    if load(table, BUFFER_BOUND) == 0:
-        width = load(table, WIDTH)
-        for row in range(load(table, USED)):
-            bound = last_words(table, load(table, ROWS) + row * width * 8)
-            store(table, BUFFER_BOUND, max(bound, load(table, BUFFER_BOUND)))
+    if load(table, BUFFER_BOUND) == UNKNOWN:
+        store(table, BUFFER_BOUND, greatest_word(table))
     return buffer
+
+
+@kernel("int64(int64)")
+def greatest_word(table):
+    """What bounds the last words of all values of a table's rows. O(rows)."""
+    width = load(table, WIDTH) * 8
+    ahead = _READ // width + 1
+    bound = 0
+    for row in range(load(table, USED)):
+        address = load(table, ROWS) + row * width
+        if row % ahead == 0:
+            advise(address // _PAGE * _PAGE, 2 * _READ, _SOON)
+        bound = max(bound, last_words(table, address))
+    return bound
 
 
 @kernel("void(int64)")
@@ -145,13 +160,14 @@ def stop_buffering(table):
     """Let no row wait any more; none does."""
     drop_buffer(table)
     store(table, BUFFERED, 0)
-    store(table, BUFFER_BOUND, 0)
 
 
 @kernel("boolean(int64,int64,int64,int64)")
 def note_values(table, delta, width, rows):
-    """Let BUFFER_BOUND bound all values with these delta rows, too; whether they all fit for certain."""
+    """Let BUFFER_BOUND, if it is known, bound all values with these delta rows, too; whether they all fit."""
     bound = load(table, BUFFER_BOUND)
+    if bound == UNKNOWN:
+        return True
     for i in range(rows):
         bound += last_words(table, delta + i * width * 8)
         if bound >= _LIMIT:

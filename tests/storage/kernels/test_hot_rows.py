@@ -12,7 +12,8 @@ from sqlfront.maintenance.program.machine import Machine
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.hot_rows import gather_hot
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 from tests.storage.kernels.test_table import finish, upsert
 
 

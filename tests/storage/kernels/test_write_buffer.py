@@ -45,7 +45,7 @@ class Buffered:
         self.spill.words[at.SPILL_LEAST] = 0
         self.spill.keep(self.table)
         self.change([(key, 1) for key in range(KEYS)])
-        buffer_changes(self.table, True)
+        buffer_changes(self.table, True)  # It is looked through, as it has rows.
         new_buffer(self.table.address)  # As when rows are missing in memory.
 
     def change(self, rows: list[tuple[int, int]]) -> None:
