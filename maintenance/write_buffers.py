@@ -11,11 +11,11 @@ changes, and none is read by another.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from sqlfront.maintenance.output.node import Node, TreeNode
+from sqlfront.maintenance.output.node import TreeNode
 from sqlfront.maintenance.program.programs import operations
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.buffered import buffer_changes, may_buffer, merge_buffer, waiting_rows
@@ -67,10 +67,7 @@ class WriteBuffers:
         """The stores of a relation that its programs only add to."""
         engine, relation = self._engine, self._engine.relations[name]
         nodes = [node for node in engine.nodes.values() if name in node.relations]
-        told = engine.subscribers.listened().union(*(one.fed_by for one in engine.relations.values()))
-        if not all(isinstance(node, TreeNode) and node.name not in told for node in nodes):
-            return []
-        if any(member.is_heard or member.balance is not None for node in nodes for member in _members(node)):
+        if not all(isinstance(node, TreeNode) and all(map(_only_adds, node.view.members)) for node in nodes):
             return []
         added, read = set[int](), set[int]()
         for kind, _, *words in operations(body.words.tolist()):
@@ -79,5 +76,6 @@ class WriteBuffers:
         return [table for table in tables if table.address in added - read and may_buffer(table)]
 
 
-def _members(node: Node) -> Sequence[MaintainedView]:
-    return node.view.members if isinstance(node, TreeNode) else ()
+def _only_adds(view: MaintainedView) -> bool:
+    """Whether nobody is told a view's changes, and it moves no rows between heavy and light parts."""
+    return not view.is_heard and view.balance is None
