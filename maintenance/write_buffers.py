@@ -11,7 +11,7 @@ changes, and none is read by another.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,9 @@ class WriteBuffers:
         if self._engine.spill is None:
             return
         before = [table for tables in self._tables.values() for table in tables]
-        self._tables = {name: self._added_to(name, program.body) for name, program in programs.items()}
+        used = {name: _added_and_read(program.body) for name, program in programs.items()}
+        read = set[int]().union(*(read for _, read in used.values()))
+        self._tables = {name: self._added_to(name, added - read) for name, (added, _) in used.items()}
         now = [table for tables in self._tables.values() for table in tables]
         for table in before + now:
             buffer_changes(table, table in now)
@@ -63,17 +65,22 @@ class WriteBuffers:
         """Whether a table that takes changes of these relations may have a write buffer."""
         return any(self._tables.get(name) for name in relations)
 
-    def _added_to(self, name: str, body: Program) -> list[Table]:
-        """The stores of a relation that its programs only add to."""
+    def _added_to(self, name: str, addresses: Set[int]) -> list[Table]:
+        """The stores of a relation at these addresses whose changes may wait."""
         engine, relation = self._engine, self._engine.relations[name]
         nodes = [node for node in engine.nodes.values() if name in node.relations]
         if not all(isinstance(node, TreeNode) and all(map(_only_adds, node.view.members)) for node in nodes):
             return []
-        added, read = set[int](), set[int]()
-        for kind, _, *words in operations(body.words.tolist()):
-            (added if kind == at.UPSERT else read).update(words)
         tables = [store.table for store in relation.stores.values()]
-        return [table for table in tables if table.address in added - read and may_buffer(table)]
+        return [table for table in tables if table.address in addresses and may_buffer(table)]
+
+
+def _added_and_read(body: Program) -> tuple[set[int], set[int]]:
+    """The words of a program that may be addresses of tables: of those that it adds to, and of those that it reads."""
+    added, read = set[int](), set[int]()
+    for kind, _, *words in operations(body.words.tolist()):
+        (added if kind == at.UPSERT else read).update(words)
+    return added, read
 
 
 def _only_adds(view: MaintainedView) -> bool:

@@ -120,9 +120,10 @@ def test_reads_merge_what_waits(spilled: Spilled, read: str) -> None:
 
 def test_get_looks_after_what_waits(spilled: Spilled) -> None:
     view = spilled.con.view("sums")
-    for _ in range(3):
-        assert view.get(97) == (97, *spilled.sums()[97])
-        spilled.wait()
+    for key in (0, 1, 2, 3):
+        assert view.get(key) == (key, *spilled.sums()[key])
+        spilled.wait(key)
+        assert view.get(key) == (key, *spilled.sums()[key])
 
 
 def test_what_waits_comes_and_goes_with_its_epoch(spilled: Spilled) -> None:
