@@ -84,5 +84,5 @@ def _added_and_read(body: Program) -> tuple[set[int], set[int]]:
 
 
 def _only_adds(view: MaintainedView) -> bool:
-    """Whether nobody is told a view's changes, and it moves no rows between heavy and light parts."""
-    return not view.is_heard and view.balance is None
+    """Whether nobody is told a view's changes, nothing else is kept of them, and no rows move between its parts."""
+    return not (view.is_heard or view.attachments) and view.balance is None
