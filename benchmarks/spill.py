@@ -1,7 +1,8 @@
 """spill: a view in temporary files, in a process with less memory than it takes, beside the same view in memory.
 
-`python -m benchmarks.spill [--keys 3000000] [--batches 200] [--warm 250] [--times 3] [--directory DIR] [--scattered]`. A
-process keeps sums by key of events that are not retained. First each key gets an event. Then batches of 10,000 events
+`python -m benchmarks.spill [--keys 3000000] [--batches 200] [--warm 250] [--times 3] [--directory DIR] [--scattered]`.
+
+A process keeps sums by key of events that are not retained. First each key gets an event. Then batches of 10,000 events
 come, 90 % of them for a tenth of the keys: the keys that came first, or any (`--scattered`). The first batches are left
 out of the figures (`--warm`): until then changes wait that have to be written later. Before the first event the process
 enters a memory-limited control group. The group has a `times`th part of the state, and what the process takes beside

@@ -25,7 +25,6 @@ from sqlfront.storage.kernels.layout import (
     CAPACITY,
     CHUNK,
     DIRTY,
-    DIRTY_USED,
     HOT_BITS,
     HOT_WORDS,
     INDEX_LIST,
@@ -97,14 +96,13 @@ def set_aside(table, scratch, delta, hashes, rows):
     bits = bits_of(table)
     words = load(table, HOT_WORDS)
     hot = load(table, USED) // HOT_SHARE
-    waits = load(table, DIRTY_USED) == 0  # A row that has come to 0 goes at the end of the epoch.
     reserve(buffer, rows)
     for i in range(rows):
         h = load(hashes, i)
         source = delta + i * width * 8
         row = row_of(table, h)
         often = is_warm(bits, words, row) if row < hot else is_hot(bits, words, row)
-        seldom = waits and row >= 0 and not often and sign_of(source, keys, limbs) > 0
+        seldom = row >= 0 and not often and sign_of(source, keys, limbs) > 0
         if row >= 0:
             set_bit(bits, row)
         kept = find(buffer, scratch, h, source, 0, 0)

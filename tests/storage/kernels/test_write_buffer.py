@@ -26,7 +26,7 @@ def equal_hashes(count: int) -> list[tuple[int, int]]:
     """Pairs of keys, of which few have one hash."""
     met, pairs = dict[int, int](), list[tuple[int, int]]()
     words = np.zeros(2, np.int64)
-    for key in range(1000, 300_000):
+    for key in range(1000, 400_000):
         words[0] = key
         h = hash_words(words.ctypes.data, 1)
         if h in met:
@@ -74,7 +74,7 @@ class Buffered:
 
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[int, int]]:
-    return equal_hashes(5)
+    return equal_hashes(20)
 
 
 @pytest.mark.parametrize("limbs", [1, 3])
@@ -83,8 +83,8 @@ def test_random_epochs(tmp_path: Path, pairs: list[tuple[int, int]], seed: int, 
     """Epochs of several batches; rows come and go, and the buffer is merged in between, in part or whole. A key that
     the table has not may have the hash of one that it has: it waits, too."""
     rng, one, waited = random.Random(seed), Buffered(tmp_path, limbs), 0
-    keys = [*range(KEYS + 20), *(key for pair in pairs for key in pair)]
-    one.change([(first, 1) for first, _ in pairs])
+    keys = [*range(KEYS + 20), *(key for pair in pairs[:5] for key in pair)]
+    one.change([(first, 1) for first, _ in pairs[:5]])
     for _ in range(150):
         for _ in range(rng.randrange(1, 4)):
             batch = []
@@ -103,3 +103,14 @@ def test_random_epochs(tmp_path: Path, pairs: list[tuple[int, int]], seed: int, 
             one.check()
     one.check()
     assert waited > 150
+
+
+def test_a_table_grows_while_it_is_merged(tmp_path: Path, pairs: list[tuple[int, int]]) -> None:
+    """By keys that waited, as each has the hash of another one."""
+    one = Buffered(tmp_path, 1)
+    one.change([(first, 1) for first, _ in pairs])
+    one.change([(key, 1) for key in range(KEYS)] + [(second, 1) for _, second in pairs])
+    assert waiting_rows(one.table) > len(pairs)
+    live = one.table.live
+    one.check()
+    assert one.table.live > live
