@@ -18,6 +18,7 @@ from sqlfront.maintenance.epoch import shown_relation
 from sqlfront.maintenance.kept_changes import KeptChanges
 from sqlfront.maintenance.program.room import size_text
 from sqlfront.maintenance.replanning import Replanning
+from sqlfront.maintenance.write_buffers import WriteBuffers
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.spill import Spill, spilled_bytes
@@ -54,6 +55,7 @@ class MemoryBudget(Replanning):
         super().__init__(evaluate, lock, watch)
         self.kept = KeptChanges(self.lock, lambda: self.memory_limit())
         self.machine.budget = self
+        self.write_buffers = WriteBuffers(self)
         self._built: list[MaintainedView] = []
 
     def memory(self) -> int:
@@ -278,6 +280,7 @@ class MemoryBudget(Replanning):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
+        self.write_buffers.find(self._programs)
         for table in self._all_tables() if self.spill is not None else ():
             self.opened(table)
 

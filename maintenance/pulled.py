@@ -56,8 +56,9 @@ class PulledRelations:
     def catch_up(self, relations: Collection[str]) -> None:
         """Pull what waits for these relations; to be called before anything reads their stores, or is built on them.
 
-        DataError if a row cannot be computed: its groups go on waiting.
+        What waits in write buffers is merged. DataError if a row cannot be computed: its groups go on waiting.
         """
+        self._engine.write_buffers.merge(relations)
         for name, nodes in self._fed.items():
             if name in relations and any(_waiting(node) for node in nodes):
                 with self._pulling:
@@ -70,6 +71,7 @@ class PulledRelations:
 
     def catch_up_all(self) -> None:
         """Pull all that waits, but for what cannot be computed."""
+        self._engine.write_buffers.merge_all()
         for name in self._fed:
             with suppress(Error):
                 self.catch_up([name])

@@ -7,7 +7,7 @@ at the end. Where most rows have keys of their own, a second table would cost as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sqlfront.maintenance.program.machine import Budget, Machine, Program
-from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.programs import Assembler, operations
 from sqlfront.maintenance.program.threads import side_by_side
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores import partial_tables
@@ -128,7 +128,7 @@ def fill_table(machine: Machine, assembler: Assembler, rows: int, table: Table) 
 
 def is_parallel(code: Sequence[int], table: Table) -> bool:
     """Whether a program may run on several threads, each with a table in the place of this one: it writes no other."""
-    written = [words[2] for words in _operations(code) if words[0] == at.UPSERT]
+    written = [words[2] for words in operations(code) if words[0] == at.UPSERT]
     return written == [table.address] and set(kinds_in(code)) <= {at.UPSERT, *_FILLING, *_READING}
 
 
@@ -139,23 +139,15 @@ def is_copy(code: Sequence[int]) -> bool:
 
 def kinds_in(code: Sequence[int]) -> list[int]:
     """The kind of each operation of a program."""
-    return [words[0] for words in _operations(code)]
+    return [words[0] for words in operations(code)]
 
 
 def _program(assembler: Assembler, table: Table) -> Program:
     """The program as it fills another table."""
     made = Assembler()
-    for words in _operations(assembler.code):
+    for words in operations(assembler.code):
         made.code += [*words[:2], table.address] if words[0] == at.UPSERT else words
     return made.program()
-
-
-def _operations(code: Sequence[int]) -> Iterator[Sequence[int]]:
-    """The words of each operation of a program."""
-    place = 0
-    while place < len(code):
-        yield code[place : place + code[place + 1]]
-        place += code[place + 1]
 
 
 def make_room(table: Table, seen: int, count: int, budget: Budget) -> None:

@@ -227,6 +227,14 @@ class Assembler:
         return number
 
 
+def operations(code: Sequence[int]) -> Iterator[Sequence[int]]:
+    """The words of each operation of a program."""
+    place = 0
+    while place < len(code):
+        yield code[place : place + code[place + 1]]
+        place += code[place + 1]
+
+
 PASSING = {
     "<": at.PASS_LESS,
     "<=": at.PASS_LESS | at.PASS_EQUAL,

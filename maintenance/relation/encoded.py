@@ -10,7 +10,7 @@ from sqlfront.maintenance.program.machine import RelationPrograms
 from sqlfront.maintenance.program.netting import net_encoded
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.storage.codecs.arrow_batches import as_arrow_rows
-from sqlfront.storage.stores.table import words_at
+from sqlfront.storage.stores.words import words_at
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,7 +25,7 @@ from sqlfront.snapshots.unfinished import LAYOUT, MANIFEST, UNFINISHED, hash_of
 from sqlfront.snapshots.unfinished import LOG as LOG
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels.tables.mapped_memory import map_file, unmap
-from sqlfront.storage.stores.table import words_at
+from sqlfront.storage.stores.words import words_at
 
 _MAPPED_FROM = 1 << 16
 """Bytes from which on an array is mapped: a process may have some ten thousand mappings."""

@@ -19,7 +19,7 @@ from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.codecs.types import parse_type
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
-from sqlfront.storage.kernels.tables import float_sums as kernels
+from sqlfront.storage.kernels.numbers import float_sums as kernels
 
 _TWO_64 = np.longdouble(2) ** 64
 _MOST_PLACES = 15

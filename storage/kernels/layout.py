@@ -44,10 +44,14 @@ SPILLED = 1
 # error of the last file that found no room.
 SPILL = 31
 SPILL_PATH, SPILL_PATH_WORDS, SPILL_LEAST, SPILL_ERROR, SPILL_WORDS = range(5)
-# A bit for each row of a spilled table: whether it has changed lately (see hot_rows). The address and the number of
-# their words, the one that was cleared last, and the row that was last looked at.
+# A bit for each row of a spilled table: whether it has changed lately (see hot_rows). The address of their words, which
+# as many follow, with the bits before they were cleared; the words' number, the one that was cleared last, and the row
+# that was last looked at.
 HOT_BITS, HOT_WORDS, HOT_CLEARED, HOT_HAND = range(32, 36)
-HEADER_WORDS = 36
+# The rows that wait for a table (see write_buffer): whether any may, the table that holds them, a bound of the last
+# words of all values, and the part of the table that takes them in next.
+BUFFERED, WRITE_BUFFER, BUFFER_BOUND, BUFFER_PART = range(36, 40)
+HEADER_WORDS = 40
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2

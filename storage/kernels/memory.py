@@ -137,6 +137,21 @@ def advise(typingctx, address, size, advice):
 
 
 @intrinsic
+def write_back(typingctx, address, size):
+    """Write the changed pages of a mapped file to the disk, and wait for it (msync of Linux); other systems write them
+    when they want to."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform == "linux":
+            function_type = ir.FunctionType(_I32, [_I64, _I64, _I32])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "msync")
+            builder.call(function, [*arguments, _I32(4)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
 def is_resident(typingctx, address):
     """1 if the page at the address is in memory, also if other processes or the system's cache have it (mincore of
     Linux); other systems say 1."""

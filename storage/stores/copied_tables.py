@@ -6,7 +6,8 @@ import numpy as np
 
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import copied_rows
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 
 def can_be_copied(table: Table, other: Table) -> bool:

@@ -22,7 +22,8 @@ from sqlfront.storage.stores.row_addresses import (
     list_members,
     list_runs,
 )
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 
 class OrderedRows:

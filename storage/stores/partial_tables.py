@@ -6,7 +6,8 @@ import numpy as np
 
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import merged_tables
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 _MOST = 1 << 55
 """The sum of such values of 2**8 tables fits a word."""

@@ -14,7 +14,8 @@ from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import python_rows
 from sqlfront.storage.kernels.tables import group_reads, key_lookups, nearest, range_scan
 from sqlfront.storage.kernels.tables.upkeep import free_words
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 _object_word = entry_point(python_rows.object_word)
 _DATA = object.__basicsize__ // 8

@@ -1,7 +1,7 @@
 """Where large arrays live instead of memory: in temporary files, which the system writes when it needs room.
 
-`kernels/tables/spilled_memory.py` makes the files of tables, this module those of dictionaries. A file has no name and
-goes with its array.
+`kernels/tables/spilled_memory.py` makes the files of tables, this module those of dictionaries. A file has no name
+and goes with its array.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ class Spill:
         self.directory = directory
         path = os.fsencode(os.path.join(directory, "sqlfront-XXXXXX")) + b"\0"
         self._path = np.frombuffer(path + bytes(-len(path) % 8), np.int64)
-        self._words = np.zeros(at.SPILL_WORDS, np.int64)
-        self._words[at.SPILL_PATH], self._words[at.SPILL_PATH_WORDS] = self._path.ctypes.data, len(self._path)
-        self._words[at.SPILL_LEAST] = LEAST
+        self.words = np.zeros(at.SPILL_WORDS, np.int64)
+        self.words[at.SPILL_PATH], self.words[at.SPILL_PATH_WORDS] = self._path.ctypes.data, len(self._path)
+        self.words[at.SPILL_LEAST] = LEAST
         self._arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
     @property
     def has_failed(self) -> bool:
         """Whether an array has found no room since the last `take_error`, and is in memory."""
-        return bool(self._words[at.SPILL_ERROR])
+        return bool(self.words[at.SPILL_ERROR])
 
     def take_error(self) -> str | None:
         """Why an array has found no room since the last call; None if all have."""
-        number, self._words[at.SPILL_ERROR] = int(self._words[at.SPILL_ERROR]), 0
+        number, self.words[at.SPILL_ERROR] = int(self.words[at.SPILL_ERROR]), 0
         return os.strerror(number) if number else None
 
     def keep(self, table: Table) -> None:
         """Spill a table and its groups from now on. They must not outlive this. O(rows) for what is in memory."""
         for one in (table, *table.groups):
-            upkeep.spill_to(one.address, int(self._words.ctypes.data))
+            upkeep.spill_to(one.address, int(self.words.ctypes.data))
 
     def zeros(self, count: int, kind: type) -> np.ndarray:
         """A new array, spilled if it is large and finds room."""
         size = count * np.dtype(kind).itemsize
-        if size < self._words[at.SPILL_LEAST]:
+        if size < self.words[at.SPILL_LEAST]:
             return np.zeros(count, kind)
         try:
             with tempfile.TemporaryFile(prefix="sqlfront-", dir=self.directory) as file:
                 os.posix_fallocate(file.fileno(), 0, size)
                 array: np.ndarray = np.frombuffer(mmap.mmap(file.fileno(), size), kind)
         except OSError as error:
-            self._words[at.SPILL_ERROR] = error.errno or errno.EIO
+            self.words[at.SPILL_ERROR] = error.errno or errno.EIO
             return np.zeros(count, kind)
         self._arrays[id(array)] = array
         return array

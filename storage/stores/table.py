@@ -16,6 +16,7 @@ from sqlfront.storage.kernels.tables import hash_table as kernels
 from sqlfront.storage.kernels.tables import ordered_group as ordering
 from sqlfront.storage.kernels.tables import sorted_groups, upkeep
 from sqlfront.storage.stores.checked_order import check_order
+from sqlfront.storage.stores.words import copied, order_list, words_at
 
 SideBySide = Callable[[Callable[[int, int], Any]], Any]
 """Calls what it is given with the number of a part and the number of parts, for each part."""
@@ -70,10 +71,10 @@ class Table:
             self.groups.append(self._group(number, places, width, ordered))
         self._refer(tuple(references))
         if order is not None:
-            self.header[at.ORDER] = _order_list(*order)
+            self.header[at.ORDER] = order_list(*order)
         if summaries:
-            kinds = [word for kind, compared in summaries for word in (kind, _order_list(0, compared))]
-            self.header[at.SUMMARIES] = _copied([len(summaries), *kinds])
+            kinds = [word for kind, compared in summaries for word in (kind, order_list(0, compared))]
+            self.header[at.SUMMARIES] = copied([len(summaries), *kinds])
 
     def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
         if len(places) > 32:
@@ -151,9 +152,7 @@ class Table:
 
     def bytes(self) -> int:
         """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
-        h = self.header
-        words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + h[at.HOT_WORDS] + at.HEADER_WORDS
-        return int(8 * words) + sum(group.bytes() for group in self.groups)
+        return _bytes(self.header) + sum(group.bytes() for group in self.groups)
 
     def slot_bytes(self) -> int:
         """Bytes of the slots, groups included, which double when they are full."""
@@ -429,22 +428,8 @@ class Table:
                 assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
 
 
-def _order_list(number: int, compared: Sequence[tuple[int, int, int]]) -> int:
-    """The address of words that tell the number of an index and by which key words rows are compared."""
-    return _copied([number, len(compared), *(one for place in compared for one in place)])
-
-
-def _copied(words: Sequence[int]) -> int:
-    """The address of words in memory of the C allocator."""
-    address: int = upkeep.calloc_words(len(words))
-    words_at(address, len(words))[:] = words
-    return address
-
-
-def words_at(address: int, count: int) -> np.ndarray:
-    """A view of raw memory as int64 words; valid until the memory moves."""
-    import ctypes
-
-    if count == 0 or address == 0:
-        return np.empty(0, np.int64)
-    return np.ctypeslib.as_array((ctypes.c_int64 * int(count)).from_address(int(address)))
+def _bytes(h: np.ndarray) -> int:
+    """The bytes of the table with this header, and of its write buffer."""
+    words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + 2 * h[at.HOT_WORDS] + at.HEADER_WORDS
+    buffer = int(h[at.WRITE_BUFFER])
+    return int(8 * words) + (_bytes(words_at(buffer, at.HEADER_WORDS)) if buffer else 0)

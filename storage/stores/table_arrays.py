@@ -15,7 +15,8 @@ import numpy as np
 from sqlfront.storage.errors import InternalError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 Read: TypeAlias = Callable[[str, np.ndarray], None]
 """Fills memory with the array of this name."""

@@ -20,7 +20,8 @@ import pytest
 
 import sqlfront
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 from tests.sqlfront.snapshots.test_snapshots import check_tables
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files are spilled to on Linux")

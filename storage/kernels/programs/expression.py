@@ -16,11 +16,11 @@ from sqlfront.storage.kernels.memory import (
     shift_right,
     store,
 )
+from sqlfront.storage.kernels.numbers.float_sums import bit_length, exponent_of, significand_of
+from sqlfront.storage.kernels.numbers.limbs import multiply, negate
 from sqlfront.storage.kernels.programs.arrow_words import load8
 from sqlfront.storage.kernels.programs.reals import REAL_ADD, TO_REAL, calculate_real, to_real
 from sqlfront.storage.kernels.tables.byte_strings import ENTRIES, HEAP, equal_bytes
-from sqlfront.storage.kernels.tables.float_sums import bit_length, exponent_of, significand_of
-from sqlfront.storage.kernels.tables.limbs import multiply, negate
 
 WORDS = 6
 BLOCK = 64

@@ -25,10 +25,10 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, load32, prefetch, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.delta import bring, gather_keys, prefetch_row, reserve_scratch
 from sqlfront.storage.kernels.tables.hash_table import find, orders
 from sqlfront.storage.kernels.tables.hashing import finish_hash, hash_places, hash_words, mix
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 from sqlfront.storage.kernels.tables.waves import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 

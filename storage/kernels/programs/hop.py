@@ -25,9 +25,9 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, LINKS, ROWS, STEPS, TAIL, TEMPORARY, USED, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
+from sqlfront.storage.kernels.numbers.limbs import add_value, copy_value, multiply, sign_of
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
-from sqlfront.storage.kernels.tables.limbs import add_value, copy_value, multiply, sign_of
 
 # Trees, levels and factors are arrays of words; FROM_ words say where lists of places begin in the same array. A tree:
 # the upper table, and the list of a look-up. FOUND_ROWS has the address of a row for each level and factor, TUPLE the

@@ -75,6 +75,7 @@ from sqlfront.storage.kernels.layout import (
 )
 from sqlfront.storage.kernels.lowering import python_object, types
 from sqlfront.storage.kernels.memory import load, load_shared, or_shared, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.programs.barrier import wait_for
 from sqlfront.storage.kernels.programs.extend import step_extend
 from sqlfront.storage.kernels.programs.look_ahead import list_lookups, look_ahead
@@ -87,7 +88,6 @@ from sqlfront.storage.kernels.programs.support import step_sign, step_transition
 from sqlfront.storage.kernels.tables.appended_rows import step_append
 from sqlfront.storage.kernels.tables.delta import buffer, emit, lift, step_aggregate, step_scale, step_upsert
 from sqlfront.storage.kernels.tables.hash_table import clear, first_negative, sweep
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.range_scan import step_range, step_range_sum
 from sqlfront.storage.kernels.tables.upkeep import wants_shrink
 

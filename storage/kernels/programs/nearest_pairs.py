@@ -52,8 +52,8 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, load32, memcpy, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.programs.net import net_rows
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.nearest import (
     append_address,
     list_at,

@@ -17,10 +17,10 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, prefetch, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.delta import gather_keys, reserve_scratch
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 

@@ -44,11 +44,11 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import high_product, less_unsigned, load, load32, realloc, store, store32
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.programs.rounding_bounds import add_bound, add_wide
 from sqlfront.storage.kernels.tables.delta import buffer
 from sqlfront.storage.kernels.tables.hash_table import find, link, new_row, remove_row, reserve, unlink
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.ordered_group import compared_at, sort_addresses
 from sqlfront.storage.kernels.tables.upkeep import wants_shrink
 

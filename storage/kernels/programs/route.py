@@ -28,10 +28,10 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, load32, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.delta import buffer
 from sqlfront.storage.kernels.tables.hash_table import clear_rows, find, new_row, reserve
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
-from sqlfront.storage.kernels.tables.limbs import sign_of
 
 
 @kernel("int64(int64,int64,int64)")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, LINKS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, prefetch, product_overflows, store
+from sqlfront.storage.kernels.numbers.limbs import multiply, sign_of
 from sqlfront.storage.kernels.tables.delta import prefetch_row
 from sqlfront.storage.kernels.tables.extreme_search import passing_from, within
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.limbs import multiply, sign_of
 from sqlfront.storage.kernels.tables.range_scan import first_passing
 from sqlfront.storage.kernels.tables.waves import (
     ENTRY,

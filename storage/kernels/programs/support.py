@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, ROWS, WIDTH
 from sqlfront.storage.kernels.memory import load, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.delta import gather_keys
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.limbs import sign_of
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64)")

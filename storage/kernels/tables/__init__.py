@@ -1,1 +1,1 @@
-"""Kernels of tables in raw memory: hashing, groups, ordered groups, exact numbers."""
+"""Kernels of tables in raw memory: hashing, groups, ordered groups, files that hold them."""

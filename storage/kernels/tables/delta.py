@@ -31,11 +31,12 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, prefetch, product_overflows, realloc, store
+from sqlfront.storage.kernels.numbers.limbs import copy_value, multiply
 from sqlfront.storage.kernels.tables.hash_table import clear, reserve, upsert
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
 from sqlfront.storage.kernels.tables.hot_rows import gather_hot
-from sqlfront.storage.kernels.tables.limbs import copy_value, multiply
 from sqlfront.storage.kernels.tables.read_ahead import read_ahead
+from sqlfront.storage.kernels.tables.write_buffer import set_aside
 
 _AHEAD = 12
 
@@ -191,7 +192,8 @@ def step_upsert(at, scratch, delta, rows):
         h = hash_words(delta + i * width * 8, keys)
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
-    if read_ahead(table, hashes, rows):
+    aside = set_aside(table, scratch, delta, hashes, rows)
+    if read_ahead(table, hashes, rows) or aside:
         gather_hot(table, hashes, rows)
     for x in range(indexes):
         read_ahead(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0), hashes + (1 + x) * rows * 8, rows)
@@ -201,7 +203,8 @@ def step_upsert(at, scratch, delta, rows):
     for i in range(rows):
         if i + _AHEAD < rows:
             prefetch_rows(table, hashes + (i + _AHEAD) * 8, rows)
-        overflow |= upsert(table, scratch, hashes + i * 8, rows, delta + i * width * 8)
+        if load(hashes, i) >= 0:
+            overflow |= upsert(table, scratch, hashes + i * 8, rows, delta + i * width * 8)
     store(scratch, STEPS, load(scratch, STEPS) + rows)
     if overflow != 0:
         store(scratch, FLAGS, load(scratch, FLAGS) | OVERFLOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import LINKS, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.limbs import add_value
+from sqlfront.storage.kernels.numbers.limbs import add_value
 
 
 @kernel("void(int64,int64,int64,int64)")

@@ -35,8 +35,8 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import add_overflows, calloc, load, load32, realloc, store, store32
+from sqlfront.storage.kernels.numbers.limbs import add_value, sign_of
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.limbs import add_value, sign_of
 from sqlfront.storage.kernels.tables.ordered_group import insert_ordered, remove_ordered, splice
 from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows
 from sqlfront.storage.kernels.tables.subtree_sums import change_sums

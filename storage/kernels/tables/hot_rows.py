@@ -2,8 +2,8 @@
 
 A changed row brings its page into memory. Rows that change often lie anywhere, so each would keep a page of rows that
 seldom change. Each row has a bit that its change sets. The bits are cleared in turn, so that a bit tells of about as
-many changes as the quarter has rows. While pages are missing, a row behind the quarter that changes again while its bit
-is set is exchanged with a row of the quarter whose bit is not set.
+many changes as the quarter has rows, and what it was before is kept. While pages are missing, a row behind the quarter
+that changes while its bit is set, and was before, is exchanged with a row of the quarter whose bit is neither.
 
 An exchange changes the numbers of two rows, and only their slots name these: a table with indexes, or a group table, is
 left alone. Rows without a positive count stay, as the list of dirty rows names them. A changed row costs O(1): at most
@@ -29,38 +29,53 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import calloc, free, load, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.read_ahead import row_of
 
-_SHARE, _PASSED = 4, 16
+HOT_SHARE, _PASSED = 4, 16
 # So many changes clear a word: as many as a quarter of the table's rows clear all.
-_CHANGES = 64 // _SHARE
+_CHANGES = 64 // HOT_SHARE
 
 
 @kernel("void(int64,int64,int64)")
 def gather_hot(table, hashes, count):
-    """Note that the rows of `count` hashes change, and bring those that change often into the table's first quarter."""
+    """Note that the rows of `count` hashes, but negative ones, change, and bring those that change often into the
+    table's first quarter."""
     used = load(table, USED)
-    hot = used // _SHARE
+    hot = used // HOT_SHARE
     if hot == 0 or load(table, INDEXES) > 0 or load(table, OWNER) != 0:
         return
-    if load(table, HOT_WORDS) * 64 < used:
-        forget_hot(table)
-        store(table, HOT_WORDS, used // 32 + 1)  # The table may double before there are more.
-        store(table, HOT_BITS, calloc(used // 32 + 1, 8))
-    bits = load(table, HOT_BITS)
+    bits = bits_of(table)
+    words = load(table, HOT_WORDS)
     clear_some(table, (used + 63) // 64, count // _CHANGES + 1)
     for i in range(count):
         h = load(hashes, i)
-        row = row_of(table, h)
+        row = row_of(table, h) if h >= 0 else -1
         if row < 0:
             continue
-        if row >= hot and has_changed(bits, row):
+        if row >= hot and is_hot(bits, words, row):
             other = next_unchanged(table, hot)
             if other >= 0 and exchange(table, row, h, other):
                 row = other
-        store(bits, row >> 6, load(bits, row >> 6) | (1 << (row & 63)))
+        set_bit(bits, row)
+
+
+@kernel("int64(int64)")
+def bits_of(table):
+    """The address of the bits of a table's rows."""
+    used = load(table, USED)
+    if load(table, HOT_WORDS) * 64 < used:
+        forget_hot(table)
+        store(table, HOT_WORDS, used // 32 + 1)  # The table may double before there are more.
+        store(table, HOT_BITS, calloc(2 * (used // 32 + 1), 8))
+    return load(table, HOT_BITS)
+
+
+@kernel("void(int64,int64)")
+def set_bit(bits, row):
+    """Note that a row changes."""
+    store(bits, row >> 6, load(bits, row >> 6) | (1 << (row & 63)))
 
 
 @kernel("void(int64)")
@@ -77,13 +92,27 @@ def has_changed(bits, row):
     return load(bits, row >> 6) & (1 << (row & 63)) != 0
 
 
+@kernel("boolean(int64,int64,int64)")
+def is_hot(bits, words, row):
+    """Whether a row's bit is set, and was before it was cleared last; there are `words` words of bits."""
+    return has_changed(bits, row) and has_changed(bits + 8 * words, row)
+
+
+@kernel("boolean(int64,int64,int64)")
+def is_warm(bits, words, row):
+    """Whether a row's bit is set, or was before it was cleared last."""
+    return has_changed(bits, row) or has_changed(bits + 8 * words, row)
+
+
 @kernel("void(int64,int64,int64)")
 def clear_some(table, words, count):
-    """Clear the next `count` of the first words, in turn."""
+    """Clear the next `count` of the first words, in turn; what they told is kept until they are cleared again."""
     place = load(table, HOT_CLEARED)
+    bits = load(table, HOT_BITS)
     for _ in range(count):
         place = place + 1 if place + 1 < words else 0
-        store(load(table, HOT_BITS), place, 0)
+        store(bits, load(table, HOT_WORDS) + place, load(bits, place))
+        store(bits, place, 0)
     store(table, HOT_CLEARED, place)
 
 
@@ -94,7 +123,7 @@ def next_unchanged(table, hot):
     found = -1
     for _ in range(_PASSED):
         hand = hand + 1 if hand + 1 < hot else 0
-        if not has_changed(load(table, HOT_BITS), hand):
+        if not is_warm(load(table, HOT_BITS), load(table, HOT_WORDS), hand):
             found = hand
             break
     store(table, HOT_HAND, hand)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, ROWS, VALUES, WIDTH
 from sqlfront.storage.kernels.memory import load, store
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.hash_table import find
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
-from sqlfront.storage.kernels.tables.limbs import sign_of
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64,int64,int64)")

@@ -22,21 +22,27 @@ _FEW, _SAMPLE = 8, 64
 
 @kernel("boolean(int64,int64,int64)")
 def read_ahead(table, hashes, count):
-    """Begin to read what look-ups of `count` hashes will touch, if the table is spilled and not in memory; whether rows
-    are missing."""
+    """Begin to read what look-ups of `count` hashes will touch, but negative ones, if the table is spilled and not in
+    memory; whether rows are missing."""
     missing = False
-    if load(table, SPILL) == 0 or count < _FEW:
-        return missing
     for part in range(2):
-        missing = False
-        if load(table, SLOTS_MAPPED if part == 0 else ROWS_MAPPED) & SPILLED != 0:
-            for i in range(0, count, max(1, count // _SAMPLE)):
-                if is_resident(touched(table, part, load(hashes, i)) // _PAGE * _PAGE) == 0:
-                    missing = True
-                    break
+        missing = is_missing(table, part, hashes, count)
         if missing:
             ask(table, part, hashes, count)
     return missing
+
+
+@kernel("boolean(int64,int64,int64,int64)")
+def is_missing(table, part, hashes, count):
+    """Whether slots (part 0) or rows (part 1) of a spilled table are not in memory, by a sample of hashes."""
+    mapped = load(table, SLOTS_MAPPED if part == 0 else ROWS_MAPPED)
+    if load(table, SPILL) == 0 or mapped & SPILLED == 0 or count < _FEW:
+        return False
+    for i in range(0, count, max(1, count // _SAMPLE)):
+        h = load(hashes, i)
+        if h >= 0 and is_resident(touched(table, part, h) // _PAGE * _PAGE) == 0:
+            return True
+    return False
 
 
 @kernel("void(int64,int64,int64,int64)")
@@ -45,6 +51,8 @@ def ask(table, part, hashes, count):
     takes less time than to learn that it is in memory."""
     size = 8 if part == 0 else load(table, WIDTH) * 8
     for i in range(count):
+        if load(hashes, i) < 0:
+            continue
         address = touched(table, part, load(hashes, i))
         first = address // _PAGE * _PAGE
         advise(first, address + size - first, _SOON)

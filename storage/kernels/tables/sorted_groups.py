@@ -34,7 +34,7 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
-from sqlfront.storage.kernels.tables.limbs import sign_of
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.tables.ordered_group import priority
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 from sqlfront.storage.kernels.tables.subtree_summaries import begin_summaries, combine_summaries

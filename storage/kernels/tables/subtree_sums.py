@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LIMBS, LINKS, ORDER, ORDER_INDEX, ROWS, STEPS, SUMS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.limbs import add_wide
+from sqlfront.storage.kernels.numbers.limbs import add_wide
 
 
 @kernel("void(int64,int64,int64,int64)")

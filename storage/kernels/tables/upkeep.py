@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    BUFFER_BOUND,
     CAPACITY,
     DIRTY,
     DIRTY_CAPACITY,
@@ -37,16 +38,17 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
+from sqlfront.storage.kernels.numbers.limbs import copy_value, shift_left, sign_of
 from sqlfront.storage.kernels.tables.delta import prefetch_row
 from sqlfront.storage.kernels.tables.hash_table import count_references, find, orders, resize_slots
 from sqlfront.storage.kernels.tables.hashing import hash_places
 from sqlfront.storage.kernels.tables.hot_rows import forget_hot
 from sqlfront.storage.kernels.tables.huge_pages import use_huge_pages
-from sqlfront.storage.kernels.tables.limbs import copy_value, shift_left, sign_of
 from sqlfront.storage.kernels.tables.mapped_memory import free_part
 from sqlfront.storage.kernels.tables.ordered_group import is_listed, renumber_tree
 from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows, spills
 from sqlfront.storage.kernels.tables.subtree_summaries import summaries, summary_order
+from sqlfront.storage.kernels.tables.write_buffer import UNKNOWN, drop_buffer, settle_buffer, stop_buffering
 
 _SMALLEST = 8
 _FEW = 4096
@@ -67,6 +69,7 @@ def destroy(table):
     free(load(table, SUMMARIES))
     free(load(table, TOUCHED))
     forget_hot(table)
+    drop_buffer(table)
     free(table)
 
 
@@ -77,6 +80,8 @@ def reset(table):
     free_part(table, ROWS, ROWS_MAPPED)
     free(load(table, DIRTY))
     forget_hot(table)
+    drop_buffer(table)
+    store(table, BUFFER_BOUND, UNKNOWN)
     store(table, SLOTS, calloc(_SMALLEST, 8))
     store(table, MASK, _SMALLEST - 1)
     for word in (ROWS, CAPACITY, USED, FREE, LIVE, DIRTY, DIRTY_USED, DIRTY_CAPACITY):
@@ -108,6 +113,7 @@ def take_rows(table, rows, mapped):
         store(table, ROWS, mapped)
         store(table, ROWS_MAPPED, size)
     store(table, CAPACITY, rows)
+    store(table, BUFFER_BOUND, UNKNOWN)
 
 
 @kernel("int64(int64)")
@@ -331,6 +337,8 @@ def align(table, visitor, places):
 @kernel("void(int64,int64)")
 def widen(table, limbs):
     """Give every value `limbs` limbs, and subtree sums one more, sign-extended in place; row numbers stay."""
+    settle_buffer(table)
+    stop_buffering(table)  # Until programs are made again.
     old_limbs = load(table, LIMBS)
     keys = load(table, KEYS)
     values = load(table, VALUES)
@@ -373,6 +381,8 @@ def calloc_words(count):
 @kernel("void(int64,int64,int64)")
 def rescale(table, value, bits):
     """Multiply one value of every row by 2**bits; the values have been widened to hold it."""
+    settle_buffer(table)
+    stop_buffering(table)  # Until programs are made again.
     rows = load(table, ROWS)
     width = load(table, WIDTH)
     limbs = load(table, LIMBS)

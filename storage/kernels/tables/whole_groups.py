@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import KEYS, LINKS, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, prefetch, store
-from sqlfront.storage.kernels.tables.limbs import add_wide
+from sqlfront.storage.kernels.numbers.limbs import add_wide
 
 WAVE = 16
 """So many groups are read side by side: a hop from row to row waits for memory, many at once wait together."""

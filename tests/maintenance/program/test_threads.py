@@ -21,7 +21,8 @@ from sqlfront.maintenance.program.threads import cores, side_by_side
 from sqlfront.maintenance.relation_programs import Share, share_out
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores import partial_tables
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 
 QUERIES = (
     "SELECT k, SUM(x) AS s FROM a GROUP BY k",

@@ -14,7 +14,7 @@ from sqlfront.snapshots import chunks, snapshot_file, unfinished
 from sqlfront.snapshots.snapshot_file import SnapshotFile
 from sqlfront.snapshots.unfinished import Unfinished
 from sqlfront.storage.kernels.tables.mapped_memory import unmap
-from sqlfront.storage.stores.table import words_at
+from sqlfront.storage.stores.words import words_at
 from tests.sqlfront.snapshots.test_snapshots import check, check_tables, copy_of, is_adopted, manifest, rows
 
 CHUNK = chunks.PAGE

@@ -17,7 +17,7 @@ import pytest
 import sqlfront
 from sqlfront.snapshots import snapshot_file, snapshot_key, unfinished
 from sqlfront.storage.kernels.tables.mapped_memory import unmap
-from sqlfront.storage.stores.table import words_at
+from sqlfront.storage.stores.words import words_at
 
 VIEWS = {
     "joined": "SELECT t.s, u.d FROM t JOIN u USING (a)",

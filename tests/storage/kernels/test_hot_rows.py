@@ -12,7 +12,8 @@ from sqlfront.maintenance.program.machine import Machine
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.hot_rows import gather_hot
-from sqlfront.storage.stores.table import Table, words_at
+from sqlfront.storage.stores.table import Table
+from sqlfront.storage.stores.words import words_at
 from tests.storage.kernels.test_table import finish, upsert
 
 
@@ -83,7 +84,7 @@ def test_nothing_behind_the_bits_is_cleared() -> None:
     gather(table, [(1,)])
     words = int(table.header[at.HOT_WORDS])
     upsert(machine, table, [(key, 1) for key in range(64, 64 * words)], 1)
-    behind = words_at(int(table.header[at.HOT_BITS]) + 8 * words, 1)
+    behind = words_at(int(table.header[at.HOT_BITS]) + 16 * words, 1)
     before = int(behind[0])
     gather(table, [(key,) for key in range(64 * words)])
     after, behind[0] = int(behind[0]), before
@@ -95,7 +96,7 @@ def test_the_bits_are_counted_and_given_back() -> None:
     upsert(machine, table, [(key, 1) for key in range(20_000)], 1)
     before = table.bytes()
     gather(table, [(1,)])
-    assert table.bytes() == before + 8 * (20_000 // 32 + 1)
+    assert table.bytes() == before + 16 * (20_000 // 32 + 1)
     upsert(machine, table, [(key, -1) for key in range(19_000)], 1)
     finish(machine, table)
     table.compact()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not
 PACKAGE = Path(jit.__file__).parent
 KERNELS = Path("sqlfront", "storage", "kernels")
 PROBE = (
-    "import numpy as np; from sqlfront.storage.kernels.tables.limbs import copy_value; "
+    "import numpy as np; from sqlfront.storage.kernels.numbers.limbs import copy_value; "
     "a = np.array([5]); b = np.array([0]); "
     "copy_value(b.ctypes.data, 0, 1, a.ctypes.data, 0, 1); print(int(b[0]))"
 )
@@ -26,7 +26,7 @@ PROBE = (
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A package of what limbs needs, and no more, so that it compiles quickly."""
-    for name in ("__init__", "jit", "lowering", "layout", "memory", "tables/__init__", "tables/limbs"):
+    for name in ("__init__", "jit", "lowering", "layout", "memory", "numbers/__init__", "numbers/limbs"):
         target = tmp_path / KERNELS / f"{name}.py"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / f"{name}.py", target)

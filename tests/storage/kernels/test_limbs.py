@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sqlfront.storage.codecs.sums import from_integers, to_integers
-from sqlfront.storage.kernels.tables import limbs as kernels
+from sqlfront.storage.kernels.numbers import limbs as kernels
 
 EDGES = [0, 1, -1, 2**31, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, -(2**64), 2**127 - 1, -(2**127), 2**191]
 numbers = st.one_of(st.sampled_from(EDGES), st.integers(-(2**191), 2**191 - 1), st.integers(-(2**64), 2**64))

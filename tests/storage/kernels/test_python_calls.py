@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sqlfront.storage.kernels.jit import KERNELS, entry_point, import_all
+from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.python_calls import Exported, python_module
-from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.native.native_file import loaded
 from sqlfront.storage.stores.row_addresses import address_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.memory import bits_of, high_product, less_unsigned, load, shift_right, store
-from sqlfront.storage.kernels.tables.limbs import multiply
+from sqlfront.storage.kernels.numbers.limbs import multiply
 
 _FRACTION = (1 << 52) - 1
 _IMPLICIT = 1 << 52

@@ -1,0 +1,308 @@
+"""A table beside a spilled one, in memory, in which changes of rows that seldom change wait: its write buffer.
+
+A row that seldom changes is not in memory when it does. To change it in its place takes a page that is read and a page
+that is written. Its change is added to the write buffer instead, by its key. When the buffer is full, one part of the
+table after the other takes in what waits for its rows: pages of rows that lie together, several changes for each
+(Severance and Lohman 1976, differential files; O'Neil et al. 1996, the log-structured merge-tree).
+
+So a row is the sum of its words in both. The engine marks tables that nothing reads while an epoch runs as BUFFERED,
+and merges the buffer before anything else reads them (maintenance/write_buffers.py). A row is in the buffer only if the
+table has one of its hash, with a positive count. A change that takes rows away goes to the table itself, after what
+waits for its key: so the table tells which row has come to a count of 0, or below.
+
+Additions that do not fit have to be told by the epoch that brings them. So BUFFER_BOUND bounds the last words of all
+values, and nothing waits once sums might not fit. Pages without hot rows are written and given back after each part:
+when the system is short of memory, it writes all changed pages, hot ones too. A changed row costs O(1), amortized.
+"""
+
+from __future__ import annotations
+
+from sqlfront.storage.kernels.jit import kernel
+from sqlfront.storage.kernels.layout import (
+    BUFFER_BOUND,
+    BUFFER_PART,
+    BUFFERED,
+    CAPACITY,
+    CHUNK,
+    DIRTY,
+    HOT_BITS,
+    HOT_WORDS,
+    INDEX_LIST,
+    KEYS,
+    LIMBS,
+    LIVE,
+    REFERENCES,
+    ROWS,
+    ROWS_MAPPED,
+    SCRATCH_WORDS,
+    SLOTS,
+    SPILLED,
+    TAIL,
+    USED,
+    VALUES,
+    WIDTH,
+    WRITE_BUFFER,
+)
+from sqlfront.storage.kernels.memory import advise, calloc, free, load, realloc, store, write_back
+from sqlfront.storage.kernels.numbers.limbs import sign_of
+from sqlfront.storage.kernels.tables.hash_table import (
+    add_values,
+    count_references,
+    find,
+    make,
+    new_row,
+    remove_row,
+    reserve,
+    reserve_rows,
+    upsert,
+)
+from sqlfront.storage.kernels.tables.hashing import hash_words
+from sqlfront.storage.kernels.tables.hot_rows import HOT_SHARE, bits_of, is_hot, is_warm, set_bit
+from sqlfront.storage.kernels.tables.read_ahead import is_missing, read_ahead, row_of
+
+# The buffer has at most a sixteenth of the table's rows, and the table takes them in by 128 parts.
+_SHARE, _PARTS = 16, 128
+_LIMIT = 1 << 61
+_PAGE = 1 << 12
+_READ = 1 << 20
+# MADV_WILLNEED and MADV_PAGEOUT of Linux.
+_SOON, _OUT = 3, 21
+# What BUFFER_BOUND is until the rows are looked through.
+UNKNOWN = -1
+
+
+@kernel("boolean(int64,int64,int64,int64,int64)")
+def set_aside(table, scratch, delta, hashes, rows):
+    """Add to the write buffer those of `rows` delta rows that change rows which seldom change; their hashes become -1.
+    Whether the table has a buffer."""
+    if load(table, BUFFERED) == 0:
+        return False
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    width = keys + load(table, VALUES) * limbs
+    if not note_values(table, delta, width, rows):
+        merge_buffer(table, scratch)
+        stop_buffering(table)
+        return False
+    buffer = load(table, WRITE_BUFFER)
+    if buffer == 0:
+        if load(table, ROWS_MAPPED) & SPILLED == 0 or not is_missing(table, 1, hashes, rows):
+            return False
+        buffer = new_buffer(table)
+    if load(buffer, LIVE) + rows > load(buffer, CAPACITY):
+        merge_buffer(table, scratch)
+        drop_buffer(table)
+        buffer = new_buffer(table)
+    bits = bits_of(table)
+    words = load(table, HOT_WORDS)
+    hot = load(table, USED) // HOT_SHARE
+    reserve(buffer, rows)
+    for i in range(rows):
+        h = load(hashes, i)
+        source = delta + i * width * 8
+        row = row_of(table, h)
+        often = is_warm(bits, words, row) if row < hot else is_hot(bits, words, row)
+        seldom = row >= 0 and not often and sign_of(source, keys, limbs) > 0
+        if row >= 0:
+            set_bit(bits, row)
+        kept = find(buffer, scratch, h, source, 0, 0)
+        if seldom:
+            add_row(table, buffer, kept, h, source, row)
+            store(hashes, i, -1)
+        elif kept >= 0:
+            take_in(table, scratch, buffer, kept, hashes + i * 8)
+    while load(buffer, LIVE) * _SHARE > load(table, USED):
+        merge_part(table, scratch)
+    return True
+
+
+@kernel("int64(int64)")
+def new_buffer(table):
+    """Make the write buffer of a table. The last word of its rows tells where the row was in the table when it came."""
+    buffer = make(load(table, KEYS), load(table, VALUES), load(table, LIMBS), 0, 0, 0)
+    # All at once, twice as many as may wait: memory that is outgrown may not go back to the system.
+    reserve_rows(buffer, 2 * load(table, USED) // _SHARE + 2 * CHUNK)
+    store(table, WRITE_BUFFER, buffer)
+    if load(table, BUFFER_BOUND) == UNKNOWN:
+        store(table, BUFFER_BOUND, greatest_word(table))
+    return buffer
+
+
+@kernel("int64(int64)")
+def greatest_word(table):
+    """What bounds the last words of all values of a table's rows. O(rows)."""
+    width = load(table, WIDTH) * 8
+    ahead = _READ // width + 1
+    bound = 0
+    for row in range(load(table, USED)):
+        address = load(table, ROWS) + row * width
+        if row % ahead == 0:
+            advise(address // _PAGE * _PAGE, 2 * _READ, _SOON)
+        bound = max(bound, last_words(table, address))
+    return bound
+
+
+@kernel("void(int64)")
+def drop_buffer(table):
+    """Give the memory of a table's write buffer back, and with it what waits there."""
+    buffer = load(table, WRITE_BUFFER)
+    if buffer != 0:
+        for word in (SLOTS, ROWS, DIRTY, INDEX_LIST):
+            free(load(buffer, word))
+        free(buffer)
+        store(table, WRITE_BUFFER, 0)
+
+
+@kernel("void(int64)")
+def stop_buffering(table):
+    """Let no row wait any more; none does."""
+    drop_buffer(table)
+    store(table, BUFFERED, 0)
+
+
+@kernel("boolean(int64,int64,int64,int64)")
+def note_values(table, delta, width, rows):
+    """Let BUFFER_BOUND, if it is known, bound all values with these delta rows, too; whether they all fit."""
+    bound = load(table, BUFFER_BOUND)
+    if bound == UNKNOWN:
+        return True
+    for i in range(rows):
+        bound += last_words(table, delta + i * width * 8)
+        if bound >= _LIMIT:
+            return False
+    store(table, BUFFER_BOUND, bound)
+    return True
+
+
+@kernel("int64(int64,int64)")
+def last_words(table, address):
+    """1 more than the greatest last word of a row's values, without their signs; at most the limit."""
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    greatest = 0
+    for v in range(load(table, VALUES)):
+        word = load(address, keys + v * limbs + limbs - 1)
+        greatest = max(greatest, word if word >= 0 else ~word)
+    return min(greatest, _LIMIT - 1) + 1
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def add_row(table, buffer, kept, h, source, row):
+    """Add a delta row to row `kept` of the buffer, or (-1) as a new one. The buffer has room."""
+    keys = load(table, KEYS)
+    values = load(table, VALUES)
+    width = load(buffer, WIDTH) * 8
+    if kept >= 0:
+        add_values(load(buffer, ROWS) + kept * width, buffer, source, keys, values)
+        return
+    address = load(buffer, ROWS) + new_row(buffer, h) * width
+    for i in range(keys + values * load(table, LIMBS)):
+        store(address, i, load(source, i))
+    store(address, load(buffer, TAIL), row)
+    if load(table, REFERENCES) > 0:
+        count_references(table, address, 1)
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def take_in(table, scratch, buffer, kept, hashed):
+    """Add row `kept` of the buffer, whose hash is at `hashed`, to the table, which has room for a row more; it leaves
+    the buffer. All sums fit: BUFFER_BOUND bounds them."""
+    address = load(buffer, ROWS) + kept * load(buffer, WIDTH) * 8
+    upsert(table, scratch, hashed, 1, address)
+    if load(table, REFERENCES) > 0:
+        count_references(table, address, -1)
+    remove_row(buffer, kept, load(hashed, 0))
+
+
+@kernel("void(int64,int64)")
+def merge_part(table, scratch):
+    """Let the next part of a table take in what waits for its rows."""
+    part = load(table, BUFFER_PART)
+    merge_rows(table, scratch, part, load(table, USED))
+    store(table, BUFFER_PART, (part + 1) % _PARTS)
+
+
+@kernel("void(int64,int64)")
+def merge_buffer(table, scratch):
+    """Let a table take in all that waits in its write buffer. O(rows that wait)."""
+    used = load(table, USED)  # Rows that are new in the table do not move the bounds of its parts.
+    for part in range(_PARTS):
+        merge_rows(table, scratch, part, used)
+
+
+@kernel("void(int64)")
+def settle_buffer(table):
+    """`merge_buffer`, between epochs."""
+    if load(table, WRITE_BUFFER) != 0:
+        scratch = calloc(SCRATCH_WORDS, 8)
+        merge_buffer(table, scratch)
+        free(scratch)
+
+
+@kernel("void(int64,int64,int64,int64)")
+def merge_rows(table, scratch, part, rows):
+    """Let a part of the first `rows` rows of a table take in what waits for them; the last one what waits for later
+    rows, too: they have moved to the front."""
+    first = rows * part // _PARTS
+    end = _LIMIT if part + 1 == _PARTS else rows * (part + 1) // _PARTS
+    buffer = load(table, WRITE_BUFFER)
+    if buffer == 0 or load(buffer, LIVE) == 0:
+        return
+    keys = load(buffer, KEYS)
+    limbs = load(buffer, LIMBS)
+    width = load(buffer, WIDTH) * 8
+    hashes = realloc(0, 8 * CHUNK)
+    kept = realloc(0, 8 * CHUNK)
+    row = 0
+    used = load(buffer, USED)
+    while row < used:
+        count = 0
+        while row < used and count < CHUNK:
+            address = load(buffer, ROWS) + row * width
+            place = load(address, load(buffer, TAIL))
+            if first <= place and place < end and sign_of(address, keys, limbs) > 0:  # Free rows count nothing.
+                store(hashes, count, hash_words(address, keys))
+                store(kept, count, row)
+                count += 1
+            row += 1
+        reserve(table, count)
+        read_ahead(table, hashes, count)
+        for i in range(count):
+            take_in(table, scratch, buffer, load(kept, i), hashes + i * 8)
+    free(hashes)
+    free(kept)
+    let_go(table, first, min(end, load(table, USED)))
+
+
+@kernel("void(int64,int64,int64)")
+def let_go(table, first, end):
+    """Have the rows from `first` to `end`, which have been merged, written, and give the memory of pages without hot
+    rows back. Else the system would run short of memory, and write pages that change all the time."""
+    if load(table, ROWS_MAPPED) & SPILLED == 0 or load(table, HOT_WORDS) * 64 < end:
+        return
+    bits = load(table, HOT_BITS)
+    words = load(table, HOT_WORDS)
+    hot = 0
+    for row in range(first, end):
+        hot += 1 if is_hot(bits, words, row) else 0
+    if 2 * hot >= end - first:
+        return
+    give_back(table, first, end, False)
+    start = first
+    for row in range(first, end):
+        if is_hot(bits, words, row):
+            give_back(table, start, row, True)
+            start = row + 1
+    give_back(table, start, end, True)
+
+
+@kernel("void(int64,int64,int64,boolean)")
+def give_back(table, first, end, out):
+    """Have the pages that only rows from `first` to `end` lie on written, or, if they are, put `out` of memory."""
+    width = load(table, WIDTH) * 8
+    start = (load(table, ROWS) + first * width + _PAGE - 1) // _PAGE * _PAGE
+    size = (load(table, ROWS) + end * width) // _PAGE * _PAGE - start
+    if size > 0 and out:
+        advise(start, size, _OUT)
+    elif size > 0:
+        write_back(start, size)
