@@ -217,7 +217,7 @@ def test_get_gives_the_row_of_a_group(con: Any) -> None:
     for wrong in ([(1,)], ["ab"], [7]):
         with pytest.raises(sqlfront.ProgrammingError, match="no key of v") as caught:
             view.get_many(wrong)
-        assert caught.value.hint == "get(k, s), or get_many([(k, s), ...])" and "2 values" in (caught.value.why or "")
+        assert caught.value.hint == "get(k, g), or get_many([(k, g), ...])" and "2 values" in (caught.value.why or "")
     with pytest.raises(sqlfront.ProgrammingError, match="7 is no key of by_k") as caught:
         con.view("by_k").get_many([7, 8])
     assert caught.value.hint == "get(k), or get_many([(k,), ...])" and "one value, (k,)" in (caught.value.why or "")
