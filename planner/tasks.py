@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from sqlfront.planner.model.bound import CONSTANT_BOUND, LOGARITHMIC_BOUND, Bound
+from sqlfront.planner.model.bound import CONSTANT_BOUND, LOGARITHMIC_BOUND, Bound, between_rows
 from sqlfront.planner.model.cost import AMORTISED, CONSTANT
 from sqlfront.planner.model.hypergraph import Edges, hypergraph, ordered_variables
 from sqlfront.planner.model.plan import Plan
@@ -183,7 +183,7 @@ def _one_row(name: Name, plan: Plan) -> Task:
 
 
 def _here(name: Name, plan: Plan, answer: Bound) -> str:
-    then = f"{answer} between rows" if name == "read all" else f"then {answer}"
+    then = between_rows(answer) if name == "read all" else f"then {answer}"
     return f"{plan.stated_cost.update} per change, {then}"
 
 

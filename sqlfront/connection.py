@@ -71,6 +71,7 @@ class Connection:
     def __init__(self, database: Database) -> None:
         self.session = Session(database)
         self.spare: list[Connection] = []  # The cursor of the last read of a relation.
+        self.running: list[Connection] = []  # The cursors of the reads of relations that are under way.
         _open.add(self)
 
     # SQL -----------------------------------------------------------------------------------------
@@ -412,10 +413,11 @@ class Connection:
         return float(self.session.duck.query_progress())
 
     def interrupt(self) -> None:
-        """Stop the running statement; may be called from another thread."""
-        self.session.duck.interrupt()
-        if (reading := self.session.reading) is not None:
-            reading.stop()
+        """Stop the running statement, or read of a relation or of a view's rows; may be called from another thread."""
+        for session in (self.session, *(cursor.session for cursor in self.running.copy())):
+            session.duck.interrupt()
+            if (reading := session.reading) is not None:
+                reading.stop()
 
     def close(self) -> None:
         """End the connection; an open transaction is rolled back."""

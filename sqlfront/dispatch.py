@@ -122,6 +122,12 @@ def _alter_view(session: Session, statement: own.AlterMaterializedView) -> None:
     alter_view(session.database, session.duck, statement.name, statement.options)
 
 
+def _rename_view(session: Session, statement: own.RenameMaterializedView) -> None:
+    from sqlfront.define.renaming import rename_view
+
+    rename_view(session.database, session.duck, statement)
+
+
 def _create_index(session: Session, statement: own.CreateViewIndex) -> None:
     from sqlfront.define.view_index import create_index
 
@@ -212,6 +218,7 @@ _OWN: dict[type[Statement], Callable[[Session, Any], object]] = {
     own.DropMaterializedView: _drop_view,
     own.RefreshMaterializedView: _refresh_view,
     own.AlterMaterializedView: _alter_view,
+    own.RenameMaterializedView: _rename_view,
     own.CreateViewIndex: _create_index,
     own.DropViewIndex: _drop_index,
     own.CreateChangeTable: _create_change_table,

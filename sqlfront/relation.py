@@ -136,13 +136,17 @@ class Relation:
         if self._connection.session.transaction is not None:
             yield self._connection
             return
-        spare = self._connection.spare
+        spare, running = self._connection.spare, self._connection.running
         try:
             cursor = spare.pop()
         except IndexError:  # None is left, or another thread has taken it.
             cursor = self._connection.cursor()
         try:
-            yield cursor
+            running.append(cursor)
+            try:
+                yield cursor
+            finally:
+                running.remove(cursor)
             cursor.session.ready(writes=False)
         except BaseException:
             cursor.close()

@@ -261,7 +261,13 @@ class View:
 
     def _checked(self, key: Any, variables: Mapping[str, str]) -> Sequence[Any]:
         if isinstance(key, (str, bytes)) or not isinstance(key, Sequence) or len(key) != len(variables):
-            raise ProgrammingError(f"{key!r} is no key of {self.name}", hint=f"give ({', '.join(variables)})")
+            columns, values = ", ".join(variables), "one value" if len(variables) == 1 else f"{len(variables)} values"
+            whole = f"({columns},)" if len(variables) == 1 else f"({columns})"
+            raise ProgrammingError(
+                f"{key!r} is no key of {self.name}",
+                why=f"a key is a tuple of {values}, {whole}",
+                hint=f"get({columns}), or get_many([{whole}, ...])",
+            )
         return key
 
     def _selected(self, columns: Sequence[str], key: Sequence[Any]) -> tuple[Any, ...] | None:

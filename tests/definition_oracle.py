@@ -27,6 +27,7 @@ from sqlfront.planner.model.query import (
     LeafColumn,
     RawColumn,
 )
+from sqlfront.planner.model.raw_column import Terms
 from sqlfront.storage.codecs.moments import decode_statistic
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
 from tests.window_oracle import NaiveWindows
@@ -365,7 +366,7 @@ def _raw_value(
         return _statistic(column, products, present)
     total: Any = math.fsum(parts) if any(isinstance(part, float) for part in parts) else sum(parts)
     if column.specials:
-        nan, positive, negative = (sum(products[measure]) for measure in column.specials)
+        nan, positive, negative = (_total(terms, products) for terms in column.specials)
         if nan or (positive and negative):
             return math.nan
         total = math.inf if positive else -math.inf if negative else total
@@ -374,6 +375,10 @@ def _raw_value(
     if column.type == "DOUBLE":
         return float(total)
     return Decimal(total).scaleb(-column.scale) if column.scale else total
+
+
+def _total(terms: Terms, products: list[list[Any]]) -> Any:
+    return sum(coefficient * product for coefficient, measure in terms for product in products[measure])
 
 
 def _statistic(column: RawColumn, products: list[list[Any]], count: int) -> float | None:
@@ -385,7 +390,7 @@ def _statistic(column: RawColumn, products: list[list[Any]], count: int) -> floa
     }
     whole = math.lcm(*(moment.denominator for moment in moments.values()))
     numbers = {powers: [int(moment * whole ** sum(powers))] for powers, moment in moments.items()}
-    outside = [np.array([sum(products[measure])]) for measure in column.specials or ()]
+    outside = [np.array([_total(terms, products)]) for terms in column.specials or ()]
     unit = whole * 10**column.scale
     found: float | None = decode_statistic(column.statistic, np.array([count]), numbers, unit, outside)[0].as_py()
     return found

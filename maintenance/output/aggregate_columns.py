@@ -12,6 +12,7 @@ import numpy as np
 from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.planner.model.query import RawColumn
+from sqlfront.planner.model.raw_column import Terms
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.fixed import float_codes
 from sqlfront.storage.codecs.moments import decode_statistic
@@ -32,7 +33,11 @@ class Sums:
         """A measure's values as int64. DataError if one is beyond that."""
         return whole_numbers(self.values(self.parts[measure]))
 
-    def total(self, terms: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
+    def counts(self, terms: Terms) -> np.ndarray:
+        """The sums of coefficients times measures that count, as int64. DataError if one is beyond that."""
+        return whole_numbers(self.total(terms)[0])
+
+    def total(self, terms: Terms) -> tuple[np.ndarray, int]:
         """The sums of coefficients times measures, in the unit 2^-shift, and the shift."""
         if len(terms) == 1 and terms[0][0] == 1:
             part = self.parts[terms[0][1]]
@@ -59,7 +64,7 @@ def aggregate_column(sums: Sums, raw: RawColumn) -> Any:
         array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
     else:
         array = decode_sum(limbs, shift, present, raw.type)
-    return array if raw.specials is None else with_specials(array, *map(sums.numbers, raw.specials))
+    return array if raw.specials is None else with_specials(array, *map(sums.counts, raw.specials))
 
 
 def aggregate_words(sums: Sums, raw: RawColumn, codec: Codec) -> Sequence[np.ndarray]:
@@ -95,5 +100,5 @@ def _statistic(sums: Sums, raw: RawColumn) -> Any:
         powers: [number << (places * sum(powers) - shift) for number in to_integers(limbs)]
         for powers, (limbs, shift) in totals.items()
     }
-    unit, wild = 10**raw.scale << places, list(map(sums.numbers, raw.specials or ()))
+    unit, wild = 10**raw.scale << places, list(map(sums.counts, raw.specials or ()))
     return decode_statistic(raw.statistic, sums.numbers(raw.present), moments, unit, wild)

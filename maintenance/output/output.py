@@ -151,11 +151,8 @@ def needed(view: MaintainedView, columns: Collection[str] | None = None) -> tupl
     asked = [raw for raw in definition.raw if columns is None or raw.name in columns]
     own = [raw for raw in asked if raw.distinct_set is None and raw.window is None]
     variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
-    measures = [
-        measure for raw in own for terms in (raw.terms, *(one.terms for one in raw.moments)) for _, measure in terms
-    ]
+    measures = [measure for raw in own for terms in raw.all_terms for _, measure in terms]
     measures += [raw.present for raw in own if raw.present is not None]
-    measures += [measure for raw in own for measure in raw.specials or ()]
     parts = [frozenset(definition.measures[measure].factors) for measure in measures]
     if definition.mode == "bag" or (definition.scalar and view.distinct_sets):
         parts.append(COUNT)

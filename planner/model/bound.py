@@ -129,6 +129,17 @@ class Bound:
         return replace(self, terms=tuple(replace(term, of_block=True) for term in self.terms))
 
 
+TO_THE_FIRST = " to the first row"
+"""The remark of a delay that is met before the first row only: the others follow at O(1)."""
+
+
+def between_rows(delay: Bound) -> str:
+    """A delay in a sentence."""
+    if delay.remark == TO_THE_FIRST:
+        return str(delay)
+    return f"{replace(delay, remark='')} between rows{delay.remark}"
+
+
 CONSTANT_BOUND, LOGARITHMIC_BOUND, LINEAR_BOUND = Bound(), Bound(logs=1), Bound(Fraction(1))
 
 

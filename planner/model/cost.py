@@ -19,6 +19,7 @@ from sqlfront.planner.model.bound import (
     RESULT,
     RESULT_CHANGE,
     SORTED_ROWS,
+    TO_THE_FIRST,
     TOUCHED_ISLANDS,
     TOUCHED_ROWS,
     Bound,
@@ -90,7 +91,7 @@ Lotem and Naor 2003): all rows at worst, whose sums tie but for rounding."""
 SORTED = Cost(
     preprocessing=CONSTANT_BOUND,
     update=CONSTANT_BOUND,
-    delay=replace(CONSTANT_BOUND.plus(SORTED_ROWS), remark=" to the first"),
+    delay=replace(CONSTANT_BOUND.plus(SORTED_ROWS), remark=TO_THE_FIRST),
     space=CONSTANT_BOUND,
 )
 """Nothing is kept for the order: the rows are sorted when they are read."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from sqlfront.planner.model.bound import CONSTANT_BOUND, ROWS_READ, Bound, Term
+from sqlfront.planner.model.bound import CONSTANT_BOUND, LINEAR_BOUND, ROWS_READ, Bound, Term
 from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.distinct_turns import Turns
 from sqlfront.planner.model.query import Presence
@@ -195,9 +195,11 @@ class Plan:
 
     @property
     def tuple_delay(self) -> Bound:
-        """What finding one tuple costs: over heavy and light parts, and in turn, as much as a step of their
-        enumeration."""
-        return self.cost.delay if self.union is not None or self.turns is not None else CONSTANT_BOUND
+        """What finding one tuple costs: over heavy and light parts as much as a step of their enumeration; in turn what
+        is done before the first row, sorting the tables' rows."""
+        if self.turns is not None:
+            return LINEAR_BOUND.in_order()
+        return self.cost.delay if self.union is not None else CONSTANT_BOUND
 
     @property
     def tuple_count(self) -> Bound:

@@ -8,6 +8,9 @@ from typing import Literal, NamedTuple
 
 from sqlfront.planner.model.window_functions import WindowValue
 
+Terms = tuple[tuple[int, int], ...]
+"""Coefficients, and the numbers of the measures that they multiply."""
+
 
 class Direction(NamedTuple):
     """In which direction values are sorted."""
@@ -22,7 +25,7 @@ class Moment:
     the measures in `terms`."""
 
     powers: tuple[int, ...]
-    terms: tuple[tuple[int, int], ...]
+    terms: Terms
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class RawColumn:
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
     window    what `window` says, of rows kept in order; an aggregate is `over`, whose measures are those of `Windows`
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
-    `specials` are the measures that count NaN, +inf and -inf of a floating sum; of a statistic those that count such
-    values of each floating argument.
+    `specials` are the terms of three numbers that are above 0 where NaN, +inf and -inf come into a floating sum; of a
+    statistic those of the numbers of such values of each floating argument.
     `scale` is the decimal scale of the terms, which their coefficients have aligned; of a moment as often as its powers
     add up to. `from_sum`: DuckDB computes
     this AVG as SUM / COUNT, which differs from its AVG operator in the last bit.
@@ -72,10 +75,10 @@ class RawColumn:
     ]
     type: str
     variable: str | None = None
-    terms: tuple[tuple[int, int], ...] = ()
+    terms: Terms = ()
     present: int | None = None
     scale: int = 0
-    specials: tuple[int, ...] | None = None
+    specials: tuple[Terms, ...] | None = None
     argument_type: str | None = None
     from_sum: bool = False
     distinct_set: int | None = None
@@ -86,6 +89,11 @@ class RawColumn:
     rank: Rank | None = None
     window: WindowValue | None = None
     over: RawColumn | None = None
+
+    @property
+    def all_terms(self) -> tuple[Terms, ...]:
+        """The terms of all that is read from sums."""
+        return (self.terms, *(one.terms for one in self.moments), *(self.specials or ()))
 
     @property
     def is_list(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from sqlfront.planner.model.bound import LINEAR_BOUND
+from sqlfront.planner.model.bound import LINEAR_BOUND, TO_THE_FIRST
 from sqlfront.planner.model.cost import CONSTANT
 from sqlfront.planner.model.distinct_turns import Extreme, Partner, Range, Turns
 from sqlfront.planner.model.hypergraph import hypergraph
@@ -57,7 +57,7 @@ def plan_in_turn(definition: Definition, weights: Weights) -> Plan | None:
         root=Node((), tuple(leaves)),
         free=tuple(dict.fromkeys(definition.free)),
         variables_added=(),
-        cost=replace(CONSTANT, delay=replace(LINEAR_BOUND, remark=", O(N log N) to the first")),
+        cost=replace(CONSTANT, delay=replace(LINEAR_BOUND, remark=f", {LINEAR_BOUND.in_order()}{TO_THE_FIRST}")),
         reason=_explain(definition, turns),
         witness=witness,
         rows_in=RowsIn.TURNS,

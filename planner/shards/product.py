@@ -14,7 +14,7 @@ from itertools import chain, count
 from sqlfront.planner.model.hypergraph import components, constrained
 from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Definition, DistinctValues, Measure, RawColumn
-from sqlfront.planner.model.raw_column import positions_of, statistics_of
+from sqlfront.planner.model.raw_column import Terms, positions_of, statistics_of
 
 _FLOATING = ("FLOAT", "DOUBLE")
 
@@ -110,19 +110,14 @@ class _Component:
         term, present = self.restricted(measure), self.restricted(column.present)
         if term == present:
             return f"NULLIF({self.count(present)}, 0)"
-        specials = tuple(self.restricted(number) for number in column.specials or ())
-        own = None
-        if specials and any(special != term for special in specials):
-            nan, above, below = map(self._place, specials)
-            own = (nan, above, below)
         floating = any(self._type(*pair) in _FLOATING for pair in term.factors)
         type_ = "DOUBLE" if floating else "HUGEINT"
 
         def made(name: str) -> RawColumn:
             terms = ((1, self._place(term)),)
-            return RawColumn(name, "sum", type_, terms=terms, present=self._place(present), specials=own)
+            return RawColumn(name, "sum", type_, terms=terms, present=self._place(present))
 
-        return self._column((term, present, own), made)
+        return self._column((term, present), made)
 
     def build(self) -> Definition:
         whole, free, mode = self.definition, self.free, self.definition.mode
@@ -173,19 +168,33 @@ def _item(definition: Definition, parts: Sequence[_Component], column: RawColumn
         rows = [f"{part.count(Measure())} > 0" for part, holder in zip(parts, holds, strict=True) if not holder]
         return f"CASE WHEN {' AND '.join(rows)} THEN {name} {'ELSE 0 ' if column.kind == 'count' else ''}END"
     if column.kind == "count":
-        factors = [(one, [part.count(part.restricted(m)) for part in parts]) for one, m in column.terms]
-        return f"CAST({_polynomial(factors, 'HUGEINT')} AS {column.type})"
+        return f"CAST({_counted(parts, column.terms)} AS {column.type})"
     floating = column.argument_type in _FLOATING
     sums = [(one, [part.sum(column, measure) for part in parts]) for one, measure in column.terms]
     total = _polynomial(sums, "DOUBLE" if floating else "HUGEINT")
     if not floating and column.scale:
         unit = f"CAST(0.{'1'.zfill(column.scale)} AS DECIMAL({column.scale},{column.scale}))"
         total = f"CAST({total} AS DECIMAL(38,0)) * {unit}"
+    if column.specials is not None:
+        total = _with_specials(total, [_counted(parts, terms) for terms in column.specials])
     if column.kind == "sum":
         return f"CAST({total} AS {column.type})"
     assert column.present is not None
-    present = _polynomial([(1, [part.count(part.restricted(column.present)) for part in parts])], "HUGEINT")
+    present = _counted(parts, ((1, column.present),))
     return f"CAST({total} AS DOUBLE) / NULLIF({present}, 0)"
+
+
+def _counted(parts: Sequence[_Component], terms: Terms) -> str:
+    """The sum of coefficients times numbers of rows of the product."""
+    return _polynomial([(one, [part.count(part.restricted(m)) for part in parts]) for one, m in terms], "HUGEINT")
+
+
+def _with_specials(total: str, counts: Sequence[str]) -> str:
+    """A floating sum of finite values, or NaN or the infinity that rows of the product add."""
+    nan, plus, minus = (f"{count} > 0" for count in counts)
+    whens = ((f"{nan} OR ({plus} AND {minus})", "nan"), (plus, "inf"), (minus, "-inf"))
+    cases = " ".join(f"WHEN {condition} THEN CAST('{value}' AS DOUBLE)" for condition, value in whens)
+    return f"CASE {cases} ELSE {total} END"
 
 
 def _polynomial(terms: Iterable[tuple[int, Sequence[str]]], type_: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sqlfront.cut.expressions.polynomials import Monomial
 from sqlfront.cut.expressions.scalar_forms import MULTIPLY, call, guarded, is_not_null
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts
 from sqlfront.cut.leaf_columns import Leaves
-from sqlfront.cut.products import ARGUMENT, Monomial, both, is_floating
+from sqlfront.cut.products import ARGUMENT, both, is_floating
 from sqlfront.planner.algebra.scalars import Call, Constant, Scalar, cast
 from sqlfront.planner.model.query import Measure
 

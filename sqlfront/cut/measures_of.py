@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from math import lcm
 from typing import Any
 
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.expressions.over_simpler import over_simpler
-from sqlfront.cut.expressions.scalar_forms import ADD, SUBTRACT, call, equal, is_cast, is_not_null, row_values
+from sqlfront.cut.expressions.polynomials import ONE, Monomial, Polynomial, multiplied, scaled
+from sqlfront.cut.expressions.scalar_forms import ADD, SUBTRACT, call, is_cast, row_values
+from sqlfront.cut.expressions.special_values import Specials, is_finite
 from sqlfront.cut.expressions.value_types import decimal_parts, is_exact_number
 from sqlfront.cut.factors import Measures, Multiply, are_alike, as_doubles, exactly, in_full, in_one_type
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import Extremum, KeptValues
 from sqlfront.cut.leaf_columns import Leaves, named
 from sqlfront.cut.over_ordered import LISTED, OverOrdered
-from sqlfront.cut.products import ONE, Expander, Monomial, Part, Polynomial, is_floating, multiplied
+from sqlfront.cut.products import Expander, is_floating
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -32,7 +35,7 @@ from sqlfront.planner.algebra.scalars import (
 )
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Measure, RawColumn
-from sqlfront.planner.model.raw_column import Moment
+from sqlfront.planner.model.raw_column import Moment, Terms
 from sqlfront.storage.codecs.moments import MOMENTS
 from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
@@ -178,7 +181,7 @@ class Aggregates:
             rows = self._expander.presence(aggregate.arguments[0])
         return self._column(aggregate, "count", terms=self._counts(self._filtered(aggregate, rows)))
 
-    def _counts(self, rows: Polynomial) -> tuple[tuple[int, int], ...]:
+    def _counts(self, rows: Polynomial) -> Terms:
         """The terms of a number of rows."""
         terms = tuple((int(one.coefficient), self._measures.measure(one, in_full)) for one in rows)
         return terms or ((0, self.count_rows()),)
@@ -187,50 +190,31 @@ class Aggregates:
         argument_type = aggregate.arguments[0].type
         argument = self._number(aggregate.arguments[0], kind, aggregate)
         floating = is_floating(argument_type)
-        value, presence = self._expander.expand(argument, floating)
-        value, presence = self._filtered(aggregate, value), self._filtered(aggregate, presence)
+        found = self._expander.expand(argument, floating)
+        value, presence = self._filtered(aggregate, found.value), self._filtered(aggregate, found.presence)
         counted = self._add("count", "BIGINT", terms=self._counts(presence)) if kind == "sum" and presence[1:] else None
         present = self._presence(presence, aggregate) if counted is None else self.count_rows()
-        if floating and len(self._core.atoms_of(argument)) == 1:
-            return self._floating_leaf(aggregate, kind, value[0], present, argument_type)
         scale = 0 if floating else (decimal_parts(argument_type) or (0, 0))[1]
-        found = self._column(
+        column = self._column(
             aggregate,
             kind,
             terms=self._terms(value, scale, as_doubles if floating else in_full, aggregate),
             present=present,
             scale=scale,
+            specials=self._specials(aggregate, found.specials),
             argument_type=argument_type,
             from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
         )
         if counted is not None:
-            self._counted[found.name] = counted
-        return found
+            self._counted[column.name] = counted
+        return column
 
-    def _floating_leaf(
-        self, aggregate: Aggregated, kind: str, value: Monomial, present: int, argument_type: str
-    ) -> RawColumn:
-        """A floating column of one table: the finite values are summed, the others counted by kind."""
-        atom, column = value.values[0]
-        number = cast(column, "DOUBLE")
-        others = tuple(condition for condition in value.guarding if condition != (atom, is_not_null(column)))
-
-        def where(condition: Scalar, values: tuple[Part, ...] = ()) -> int:
-            return self._measures.measure(Monomial(Fraction(1), values, others).where((atom, condition)), as_doubles)
-
-        infinities = (Constant(f"CAST('{text}' AS DOUBLE)", "DOUBLE") for text in ("inf", "-inf"))
-        plus, minus = (where(equal(number, infinity)) for infinity in infinities)
-        specials = (where(call("isnan({0})", "BOOLEAN", number)), plus, minus)
-        total = where(call("isfinite({0})", "BOOLEAN", number), ((atom, number),))
-        return self._column(
-            aggregate,
-            kind,
-            terms=((1, total),),
-            present=present,
-            specials=specials,
-            argument_type=argument_type,
-            from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
-        )
+    def _specials(self, aggregate: Aggregated, specials: Specials) -> tuple[Terms, ...] | None:
+        """The terms of numbers that are above 0 where NaN, +inf and -inf come into a sum."""
+        if not specials:
+            return None
+        counts = (self._filtered(aggregate, one) for one in (specials.nan, specials.plus, specials.minus))
+        return tuple(self._counts(scaled(one, lcm(*(term.coefficient.denominator for term in one)))) for one in counts)
 
     def _statistic(self, aggregate: Aggregated, name: str) -> RawColumn:
         """A statistic of exact moments. A moment is over the rows where its own arguments are finite; those where they
@@ -251,10 +235,10 @@ class Aggregates:
             self._check_product(product, aggregate)
             return Moment(powers, self._terms(product, scale * sum(powers), exactly, aggregate))
 
-        def outside(one: _Argument) -> int:
+        def outside(one: _Argument) -> Terms:
             [row] = rows
             is_wild = call("NOT isfinite({0})", "BOOLEAN", one.number)
-            return self._measures.measure(row.where((self._core.atoms_of(one.number)[0], is_wild)), in_full)
+            return self._counts((row.where((self._core.atoms_of(one.number)[0], is_wild)),))
 
         return self._column(
             aggregate,
@@ -267,7 +251,8 @@ class Aggregates:
         )
 
     def _exact(self, value: Scalar) -> _Argument:
-        return _Argument(value, *self._expander.expand(value, False))
+        found = self._expander.expand(value, False)
+        return _Argument(value, found.value, found.presence)
 
     def _floating(self, number: Scalar, aggregate: Aggregated) -> _Argument:
         """A DOUBLE, summed where it is finite."""
@@ -279,7 +264,7 @@ class Aggregates:
         written = number.arguments[0] if isinstance(number, Call) and is_cast(number) else number
         _, presence = self._expander.leaf(written)
         one = Monomial(Fraction(1), ((atoms[0], number),), presence[0].guarding)
-        return _Argument(number, (one.where((atoms[0], call("isfinite({0})", "BOOLEAN", number))),), presence)
+        return _Argument(number, (one.where((atoms[0], is_finite(number))),), presence)
 
     def _check_product(self, product: Polynomial, aggregate: Aggregated) -> None:
         alike = all(
@@ -385,9 +370,7 @@ class Aggregates:
         hint = "declare the columns NOT NULL, use coalesce(column, 0), or write FILTER (WHERE ...) instead of CASE"
         raise self._refusal(what, aggregate, why, hint)
 
-    def _terms(
-        self, polynomial: Polynomial, scale: int, multiply: Multiply, aggregate: Aggregated
-    ) -> tuple[tuple[int, int], ...]:
+    def _terms(self, polynomial: Polynomial, scale: int, multiply: Multiply, aggregate: Aggregated) -> Terms:
         """The coefficients and measures of a polynomial, brought to a decimal scale: one of 0 if all terms cancel."""
         terms = tuple(
             (self._coefficient(one, scale, multiply, aggregate), self._measures.measure(one, multiply))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,10 @@ from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
 from sqlfront.sql.dialect import more_levels
+from sqlfront.sql.guard import query_columns
+from sqlfront.sql.statements import CreateMaterializedView
 from sqlfront.sql.tokens import split
-from sqlfront.storage.errors import NotSupportedError
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -109,6 +111,29 @@ def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView, *, stores_ro
             catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options),
             saves_space=saves_space(view.options) and not stores_rows,
         )  # fmt: skip
+
+
+@contextmanager
+def counting_columns(con: Any, name: str, statement: CreateMaterializedView) -> Iterator[None]:
+    """ProgrammingError naming the view where a CREATE gives more column names than its query has columns."""
+    import duckdb
+
+    try:
+        yield
+    except ProgrammingError as error:
+        columns: tuple[object, ...] = statement.columns
+        if columns:
+            with suppress(duckdb.Error):  # The query itself is wrong: its own error says that.
+                columns = query_columns(con, statement.query)
+        given, found = len(statement.columns), len(columns)
+        if given <= found:
+            raise
+        counted = f"{found} column{'s' if found > 1 else ''}"
+        raise ProgrammingError(
+            f"materialized view {name} has {given} column names, and its query {counted}",
+            why=f"the names are ({', '.join(statement.columns)}), and each is the name of a column of the query",
+            hint=f"give {name} at most {found} of the names, or SELECT {given} columns",
+        ) from error
 
 
 @contextmanager

@@ -25,7 +25,17 @@ from sqlfront.database.update_mix import check_updates
 from sqlfront.database.view_time import clocks_of
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
-from sqlfront.define.build import Bound, bind, bind_stored, build_view, building, draft, orders_of, refusing_depth
+from sqlfront.define.build import (
+    Bound,
+    bind,
+    bind_stored,
+    build_view,
+    building,
+    counting_columns,
+    draft,
+    orders_of,
+    refusing_depth,
+)
 from sqlfront.define.drafts import Draft, fill
 from sqlfront.define.epsilon import OPTIONS, is_adaptive
 from sqlfront.define.epsilon_checks import check_epsilon, refuse_materialized
@@ -56,7 +66,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         created = drafted_view(database, con, statement)
         if created is not None:
             persistence.prepare(database, con, created.names)
-            _put_in_place(database, con, created.draft, created.bound, created.replaced)
+            put_in_place(database, con, created.draft, created.bound, created.replaced)
             warn_of_cost(database, database.views[created.draft.view.name.key])
 
 
@@ -94,11 +104,12 @@ def drafted_view(database: Database, con: Any, statement: CreateMaterializedView
         )
     if old is None:
         refuse_other_object(database, name, catalog.names)
-    bound = bind(
-        catalog, con, statement.query,
-        column_names=statement.columns, order_by=orders_of(options),
-        statement=statement.text, offset=statement.query_start, tree=tree, saves_space=saves_space(options),
-    )  # fmt: skip
+    with counting_columns(con, shown(name), statement):
+        bound = bind(
+            catalog, con, statement.query,
+            column_names=statement.columns, order_by=orders_of(options),
+            statement=statement.text, offset=statement.query_start, tree=tree, saves_space=saves_space(options),
+        )  # fmt: skip
     if old is not None:
         refuse_circle(database, old, bound)
     check_updates(options, bound.definition, catalog)
@@ -160,16 +171,16 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
             bound = bind_stored(EngineCatalog(database, con), con, unbuilt)
-            _put_in_place(database, con, draft(database, unbuilt, bound), bound, unbuilt)
+            put_in_place(database, con, draft(database, unbuilt, bound), bound, unbuilt)
             return
         entry = database.view(con, name.parts)
-        _refuse_passed(database, entry)
+        refuse_passed(database, entry)
         _rebuild_group(database, con, entry)
 
 
 def rebuild_with(database: Database, con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
     """Build a view anew with other options, as REFRESH does; nothing has changed if that is refused."""
-    _refuse_passed(database, entry)
+    refuse_passed(database, entry)
     _check_space(database, con, entry, options)
     with transaction(con):
         _save_options(con, entry, options)
@@ -192,16 +203,6 @@ def _rebuild_group(database: Database, con: Any, entry: ViewEntry) -> None:
         raise
     finally:
         database.changed()
-
-
-def _refuse_passed(database: Database, entry: ViewEntry) -> None:
-    passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
-    if passing is not None:
-        raise ProgrammingError(
-            f"materialized view {shown(entry.name)} cannot be rebuilt",
-            why=passing,
-            hint="create the change table WITH (retain = true)",
-        )
 
 
 def _save_options(con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
@@ -321,10 +322,7 @@ def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
         store_view(database, own, entry)
 
 
-# Inside ------------------------------------------------------------------------------------------
-
-
-def _put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, old: StoredView | None) -> None:
+def put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, old: StoredView | None) -> None:
     """Build and store a view, whose query is bound. If it replaces another, the readers of that are built anew over it.
 
     IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
@@ -343,6 +341,20 @@ def _put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, ol
         for reader in readers:
             entries.append(built_anew(database, own, reader, entries, undo))
         critical.check()  # A signal since the last batch still undoes everything: COMMIT is the next step.
+
+
+def refuse_passed(database: Database, entry: ViewEntry) -> None:
+    """ProgrammingError for a view that cannot be built anew: it, or one that reads it, reads rows that are not kept."""
+    passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
+    if passing is not None:
+        raise ProgrammingError(
+            f"materialized view {shown(entry.name)} cannot be rebuilt",
+            why=passing,
+            hint="create the change table WITH (retain = true)",
+        )
+
+
+# Inside ------------------------------------------------------------------------------------------
 
 
 def _frozen(con: Any, query: exp.Expr, catalog: EngineCatalog, definition: Definition) -> str:

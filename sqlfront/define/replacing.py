@@ -101,14 +101,17 @@ def dropping(
 def _leave(database: Database, views: Sequence[StoredView], entries: Sequence[ViewEntry]) -> None:
     """Take views out of the engine, those that read others first."""
     anew = {entry.name.key for entry in entries[1:]}
+    renamed = {view.name.key for view in views if entries and view.name.key != entries[0].name.key} - anew
     for view in sorted(views, key=lambda view: -view.scan):
         if isinstance(view, ViewEntry):
             database.detach(view)
             if view.feed is not None:
-                why = f"{shown(entries[0].name)}, which it reads, was replaced" if view.name.key in anew else None
-                view.feed.fail(
-                    OperationalError(f"materialized view {shown(view.name)} was dropped or replaced", why=why)
-                )
+                done, why = "was dropped or replaced", None
+                if view.name.key in anew:
+                    why = f"{shown(entries[0].name)}, which it reads, was replaced"
+                elif view.name.key in renamed:
+                    done = f"was renamed to {shown(entries[0].name)}"
+                view.feed.fail(OperationalError(f"materialized view {shown(view.name)} {done}", why=why))
         for kept in (database.views, database.unbuilt):
             if kept.get(view.name.key) is view:
                 del kept[view.name.key]

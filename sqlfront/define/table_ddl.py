@@ -108,7 +108,8 @@ def _refuse_ours(session: Session, statement: PassThrough) -> None:
         if key in database.views or key in database.unbuilt:
             raise ProgrammingError(
                 f"{name} is a materialized view",
-                hint=f"DROP MATERIALIZED VIEW {name}, or CREATE OR REPLACE MATERIALIZED VIEW {name}",
+                hint=f"DROP MATERIALIZED VIEW {name}, CREATE OR REPLACE MATERIALIZED VIEW {name}, or "
+                f"ALTER MATERIALIZED VIEW {name} RENAME TO another name",
             )
         if key in database.change_tables:
             raise ProgrammingError(f"{name} is a change table", hint=f"DROP CHANGE TABLE {name}")

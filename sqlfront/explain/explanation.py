@@ -21,6 +21,7 @@ from sqlfront.maintenance.output.computed_nodes import describe_planned
 from sqlfront.maintenance.output.described_node import describe_unbuilt
 from sqlfront.maintenance.tree.description import DescribedTree, Description, walk
 from sqlfront.maintenance.view.prediction import predicted_mean
+from sqlfront.planner.model.bound import between_rows
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding, spell_path
@@ -134,7 +135,8 @@ class Explanation:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
         rows += [("settings", f"{name} = {literal(value)}") for name, value in data["settings"].items()]
         rows += [("range", line) for line in self._ranges()]
-        rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
+        for order, planned in zip(data["orders"], self.plan.orders, strict=True):
+            rows += [("order", line) for line in order_lines(order, planned.cost)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("replanned", line) for line in data["replans"]]
         rows += [("waiting", f"{self.waiting:,} changed rows, until the view is read")] if self.waiting else []
@@ -152,7 +154,7 @@ class Explanation:
         cost, own = self.plan.stated_cost, self.nodes[-1]
         heading = [
             f"{self.plan.stated_shape}: {self.plan.strategy}",
-            f"{cost.update} per change, {cost.delay} between rows, {cost.space} space",
+            f"{cost.update} per change, {between_rows(cost.delay)}, {cost.space} space",
             *self._spell_steps(self._steps(own)),
         ]
         heavy = skew_data(self.definition, self.plan, _tree_of(own))

@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlfront.explain.described_boxes import ranked_data
 from sqlfront.maintenance.tree.description import DescribedTree
+from sqlfront.planner.model.bound import between_rows
+from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
 
@@ -37,10 +39,9 @@ def order_names(definition: Definition) -> list[str]:
     return [name + (" of each group" if grouped and number == 0 else "") for number, name in names]
 
 
-def order_lines(order: Mapping[str, Any]) -> list[str]:
+def order_lines(order: Mapping[str, Any], cost: Cost) -> list[str]:
     """An order in sentences."""
-    cost = order["cost"]
-    figures = f"{cost['update']} per change, {cost['delay']} between rows, {cost['space']} space"
+    figures = f"{cost.update} per change, {between_rows(cost.delay)}, {cost.space} space"
     lines = [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
     if order["crossover"] is not None:
         lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")

@@ -156,6 +156,9 @@ _FACTS: dict[type[exp.Expr], Callable[[str, int, exp.Expr], Statement]] = {
     trees.Drop: _drop,
     trees.Refresh: _refresh,
     trees.AlterMaterializedView: partial(_with_options, own.AlterMaterializedView),
+    trees.RenameMaterializedView: lambda text, start, tree: own.RenameMaterializedView(
+        text, start, _name(tree.this), tree.args["to"].name
+    ),
     trees.SetOwn: lambda text, start, tree: own.SetOwn(text, start, tree.name, _value(tree.expression)),
     trees.ShowOwn: _show,
     trees.ExplainMaterializedView: partial(_with_options, own.ExplainMaterializedView),

@@ -11,10 +11,10 @@ from typing import Literal
 
 _GAP = r"(?:[\s\ufeff]|--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*)|/\*.*?\*/)*+\*/)"
 _OWN = re.compile(
-    r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
-              | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs|errors)
-              | explain ~++ (?:create ~++ (?:or ~++ replace ~++)?)? materialized
-              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe
+    r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materiali[sz]ed|change) | (?:drop|alter) ~++ materiali[sz]ed
+              | drop ~++ change | refresh | show ~++ (?:change|materiali[sz]ed|state|epochs|errors)
+              | explain ~++ (?:create ~++ (?:or ~++ replace ~++)?)? materiali[sz]ed
+              | explain ~*+ \( ~*+ (?:materiali[sz]ed|algebra) | check | subscribe
               | set ~++ (?:(?:session|local|global) ~++)? sqlfront_\w+ ) (?![\w$])""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )

@@ -56,6 +56,9 @@ class StatementPrinter(QueryPrinter):
     def alter_view(self, node: trees.AlterMaterializedView) -> str:
         return f"ALTER MATERIALIZED VIEW {self.sql(node, 'this')} SET {self.enclosed(node.args['options'])}"
 
+    def rename_view(self, node: trees.RenameMaterializedView) -> str:
+        return f"ALTER MATERIALIZED VIEW {self.sql(node, 'this')} RENAME TO {self.sql(node, 'to')}"
+
     def set_own(self, node: trees.SetOwn) -> str:
         return f"SET {self.sql(node, 'this')} = {self.sql(node, 'expression')}"
 
@@ -96,6 +99,7 @@ StatementPrinter.TRANSFORMS = {
     trees.Drop: StatementPrinter.drop_own,
     trees.Refresh: StatementPrinter.refresh,
     trees.AlterMaterializedView: StatementPrinter.alter_view,
+    trees.RenameMaterializedView: StatementPrinter.rename_view,
     trees.SetOwn: StatementPrinter.set_own,
     trees.CreateViewIndex: StatementPrinter.create_index,
     trees.ShowOwn: StatementPrinter.show_own,

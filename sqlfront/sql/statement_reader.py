@@ -13,11 +13,16 @@ from sqlfront.sql.token_reader import TEXTS
 
 _VIEW, _TABLE = "the view's name", "the table's name"
 _SCOPES = ("SESSION", "LOCAL", "GLOBAL")
+_SPELLINGS = {"MATERIALISED": "MATERIALIZED"}
 _SWITCHES = {"TRUE": True, "FALSE": False, "ON": True, "OFF": False}
 
 
 class StatementReader(QueryReader):
     """Reads a statement of ours by its first words, anything else as a query."""
+
+    def _advance_chunk(self) -> None:
+        super()._advance_chunk()
+        self._words = [_SPELLINGS.get(word, word) for word in self._words]
 
     def statement(self) -> exp.Expr:
         first = self._index
@@ -213,7 +218,12 @@ class StatementReader(QueryReader):
     def alter_view(self) -> exp.Expr:
         self.expect("ALTER", "MATERIALIZED", "VIEW")
         name = self.qualified(_VIEW)
-        self.expect("SET")
+        if self.accept("RENAME"):
+            if not self.accept("TO"):
+                self.raise_error("Expected TO; CREATE OR REPLACE MATERIALIZED VIEW gives columns other names")
+            return trees.RenameMaterializedView(this=name, to=self.label("the view's new name"))
+        if not self.accept("SET"):
+            self.raise_error("Expected SET (option = value) or RENAME TO name")
         return trees.AlterMaterializedView(this=name, options=self._options())
 
     def show_tables(self) -> exp.Expr:

@@ -102,6 +102,14 @@ class AlterMaterializedView(Statement):
 
 
 @dataclass(frozen=True)
+class RenameMaterializedView(Statement):
+    """ALTER MATERIALIZED VIEW v RENAME TO w."""
+
+    name: Name
+    to: str
+
+
+@dataclass(frozen=True)
 class SetOwn(Statement):
     """SET of a setting of ours."""
 

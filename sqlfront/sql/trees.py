@@ -187,6 +187,10 @@ class AlterMaterializedView(Own):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
 
+class RenameMaterializedView(Own):
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "to": True}
+
+
 class SetOwn(Own):
     """SET of a setting of ours, which all connections of a database share."""
 

@@ -8,6 +8,7 @@ tests are asked for. A kernel's fault compiles anew, for half a minute.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def _run(tests: str, tree: Path) -> int:
     """pytest's exit code: 1 when a test has failed, or does not end."""
     environment = dict(os.environ, PYTHONPATH=str(tree), HYPOTHESIS_PROFILE="unshrunk")
     environment["SQLFRONT_CACHE_DIR"] = str(tree / "cache")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split(" ")]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *shlex.split(tests)]
     try:
         return subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=LONGEST).returncode
     except subprocess.TimeoutExpired:

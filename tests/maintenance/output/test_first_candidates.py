@@ -102,5 +102,21 @@ def test_equal_numbers_before_texts(name: str) -> None:
     assert _arrow_rows(con, "FROM v") == _arrow_rows(con, query)
 
 
+@pytest.mark.parametrize("order", ["s DESC, name LIMIT 4", "s DESC, name DESC LIMIT 3 OFFSET 2", "s, name LIMIT 5"])
+def test_rows_that_tie_at_the_limit_are_all_candidates(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    """The text behind the number decides among them, wherever they are in the view."""
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (k INTEGER, x INTEGER); CREATE TABLE n (k INTEGER, name VARCHAR)")
+    query = f"SELECT x AS s, name FROM t JOIN n ON n.k < t.k ORDER BY {order}"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert "sorted when read" in str(con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall())
+    monkeypatch.setattr(first_candidates, "MANY_ALIKE", 0)
+    con.execute("INSERT INTO n SELECT i, 'name ' || i * 7 % 20 FROM range(20) r(i)")
+    con.execute("INSERT INTO t VALUES (25, 1), (24, 1), (23, 0), (22, 2), (1, 2)")
+    for _ in range(4):
+        assert _arrow_rows(con, "FROM v") == _arrow_rows(con, query)
+        con.execute("DELETE FROM t WHERE x = (SELECT max(x) FROM t)")
+
+
 def _arrow_rows(con: sqlfront.Connection, query: str) -> list[dict[str, object]]:
     return list(con.execute(query).to_arrow_table().to_pylist())

@@ -144,6 +144,22 @@ def test_blocks_that_are_kept_alike_are_told_once() -> None:
         assert reason.count("the block of distinct rows over q is kept") == 1
 
 
+@pytest.mark.parametrize("condition", [
+    "(r.a, r.b) = (s.a, s.b)", "(r.a, (r.b, r.c)) = (s.a, (s.b, s.c))", "((r.a, r.b), 1) = ((s.a, s.b), 1)",
+    "(r.a, s.b) = (s.a, r.b)",
+])  # fmt: skip
+def test_rows_with_nulls_at_the_same_places_are_joined(condition: str) -> None:
+    with sqlfront.connect() as con:
+        for table in "rs":
+            con.execute(f"CREATE TABLE {table} (a INTEGER, b INTEGER, c INTEGER)")
+        query = f"SELECT r.c, s.c AS d FROM r JOIN s ON {condition}"
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        con.execute("INSERT INTO r VALUES (1, NULL, 1), (NULL, NULL, 2), (1, 2, 3), (NULL, 2, NULL), (2, 2, 5)")
+        con.execute("INSERT INTO s FROM r WHERE c IS DISTINCT FROM 5")
+        joined = sorted(con.session.duck.execute(query).fetchall(), key=repr)
+        assert sorted(con.execute("FROM v").fetchall(), key=repr) == joined and len(joined) == 4
+
+
 def test_rows_are_equal_as_duckdb_has_it() -> None:
     """NULL equals NULL within a row, so values of one table that meet there do; those that join have a value."""
     with sqlfront.connect() as con:

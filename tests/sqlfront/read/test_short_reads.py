@@ -215,8 +215,12 @@ def test_get_gives_the_row_of_a_group(con: Any) -> None:
     assert view.get(8, "a") == (8, "a", 5, 1, 1, 5.0)
     assert con.view("by_k").get(None) == (None, None, 1)
     for wrong in ([(1,)], ["ab"], [7]):
-        with pytest.raises(sqlfront.ProgrammingError, match="no key of v"):
+        with pytest.raises(sqlfront.ProgrammingError, match="no key of v") as caught:
             view.get_many(wrong)
+        assert caught.value.hint == "get(k, g), or get_many([(k, g), ...])" and "2 values" in (caught.value.why or "")
+    with pytest.raises(sqlfront.ProgrammingError, match="7 is no key of by_k") as caught:
+        con.view("by_k").get_many([7, 8])
+    assert caught.value.hint == "get(key), or get_many([(key,), ...])" and "one value, (key,)" in str(caught.value)
     with pytest.raises(sqlfront.ProgrammingError, match="has no key"):
         con.view("bag").get(1)
     con.execute("DROP MATERIALIZED VIEW v")

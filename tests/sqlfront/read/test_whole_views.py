@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -258,6 +259,37 @@ def test_windows_on_several_threads(con: sqlfront.Connection, monkeypatch: pytes
     for _ in range(20):
         found = con.sql("SELECT * FROM v").to_arrow_table()
         assert sorted(zip(*found.to_pydict().values(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("read", ["rows", "relation", "arrow"])
+def test_an_interrupt_of_the_connection_stops_the_read_of_a_relation(read: str) -> None:
+    """It runs on a cursor of its own, which is not the connection's."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (a BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+        con.execute("INSERT INTO t FROM range(1_000_000)")
+        query = "SELECT count(*) FROM v, range(1_000_000_000)"
+        con.execute("CREATE VIEW endless AS " + query)
+        reads: dict[str, Callable[[], object]] = {
+            "rows": lambda: [con.view("v").rows() for _ in range(30)],
+            "relation": lambda: con.sql(query).fetchall(),
+            "arrow": lambda: con.sql("FROM endless").to_arrow_table(),
+        }
+        stopped = threading.Event()
+
+        def interrupt() -> None:
+            while not stopped.wait(0.2):  # Again: one that comes between two reads stops neither.
+                con.interrupt()
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            with pytest.raises(sqlfront.OperationalError, match=r"(?i)interrupted"):
+                reads[read]()
+        finally:
+            stopped.set()
+            thread.join()
+        assert con.running == [] and con.view("v").count() == 1_000_000 == len(con.view("v").rows())
 
 
 def test_an_interrupt_stops_a_read_between_batches(

@@ -31,6 +31,7 @@ WRITTEN = [
     "REFRESH CHANGE TABLE a, b.c",
     "refresh materialized view v",
     "ALTER MATERIALIZED VIEW v SET (on_error = 'null')",
+    'ALTER MATERIALIZED VIEW a.v RENAME TO "W w"',
     "SHOW CHANGE TABLES",
     "SHOW MATERIALIZED VIEWS",
     "show /* all */ state",

@@ -321,6 +321,19 @@ def test_views_of_linear_space_are_planned_as_ever() -> None:
     con.close()
 
 
+def test_explain_says_what_a_read_costs_before_the_first_row_and_between_rows() -> None:
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (k INT, a INT); CREATE TABLE s (k INT, b INT)")
+        option = "WITH (strategy = 'linear space')"
+        con.execute(f"CREATE MATERIALIZED VIEW v {option} AS SELECT DISTINCT r.a, s.b FROM r JOIN s USING (k)")
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT r.a, s.b FROM r JOIN s ON r.a < s.b ORDER BY a, b LIMIT 2")
+        lines = dict(con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall())
+        assert lines["read all"].endswith("here O(1) per change, O(N) between rows, O(N log N) to the first row")
+        assert lines["exists"].endswith("then O(N log N)") and lines["membership"].endswith("then O(N log N)")
+        order = next(line for _, line in con.execute("EXPLAIN MATERIALIZED VIEW w").fetchall() if "sorted when" in line)
+        assert order.endswith("O(1) per change, O(rows log rows) to the first row, O(1) space")
+
+
 def test_explain_offers_the_strategy_where_pairs_are_stored() -> None:
     con = sqlfront.connect()
     Tables(con, random.Random(2))
