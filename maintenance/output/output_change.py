@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +26,17 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
 
 
-Stamps = Sequence[tuple[str, "pa.Array"]]
-"""Columns behind a view's, by name."""
+class Stamps(NamedTuple):
+    """What stands behind a view's columns: the change type of each row, and the epoch's number and its time, in
+    microseconds since 1970 in UTC."""
+
+    types: pa.Array
+    version: int
+    moment: int
+
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
 _MOST_REPEATED = 65536
-_START, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 _NO_TYPES: Mapping[str, str] = {}
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
@@ -80,20 +84,22 @@ class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
     `words` has the columns in their order. `decode` makes the rows, with columns behind the view's. `kinds` are told if
-    rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign.
+    rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign. `each` is
+    the weight of all rows, if that is known.
     """
 
     def __init__(
         self,
         words: Words,
         weights: np.ndarray,
-        decode: Callable[[Stamps], pa.Table],
+        decode: Callable[[Stamps | None], pa.Table],
         *,
         kinds: np.ndarray | None = None,
         repeats: bool = False,
+        each: int | None = None,
     ) -> None:
         self._words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
-        self._told_kinds = kinds
+        self._told_kinds, self._each = kinds, each
         self._stamped: pa.Table | None = None
 
     @property
@@ -101,15 +107,17 @@ class EncodedChange(OutputChange):
         return np.where(self.weights > 0, INSERT, DELETE) if self._told_kinds is None else self._told_kinds
 
     def only_kind(self) -> int | None:
-        weight = int(self.weights[0])
-        is_one = abs(weight) == 1 and bool((self.weights == weight).all())
+        weight = int(self.weights[0]) if self._each is None else self._each
+        is_one = abs(weight) == 1 and (self._each is not None or bool((self.weights == weight).all()))
         return (INSERT if weight > 0 else DELETE) if is_one else None
 
     @functools.cached_property
     def rows(self) -> pa.Table:
-        return self._decode(()) if self._stamped is None else self._stamped.select(range(len(self._words)))
+        return self._decode(None) if self._stamped is None else self._stamped.select(range(len(self._words)))
 
     def stamped(self, stamps: Stamps) -> pa.Table:
+        if self._stamped is not None:  # The memory of stamps may be that of the rows.
+            return with_columns(self.rows, stamps)
         self._stamped = self._decode(stamps)
         return self._stamped
 
@@ -326,24 +334,25 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
     return array if array.type == type_ else None
 
 
-def images(change: OutputChange, version: int, timestamp: datetime) -> pa.Table:
-    """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp."""
+def images(change: OutputChange, version: int, moment: int) -> pa.Table:
+    """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp. The
+    last is `moment`, in microseconds since 1970 in UTC."""
     if (kind := change.only_kind()) is not None:
-        return change.stamped(_stamps(_repeated(kind, len(change)), version, timestamp))
+        return change.stamped(Stamps(_repeated(kind, len(change)), version, moment))
     kinds, copies = change.kinds, np.abs(change.weights)
     if (copies == 1).all():
-        return change.stamped(_stamps(_change_types().take(arrow_numbers(kinds)), version, timestamp))
+        return change.stamped(Stamps(_change_types().take(arrow_numbers(kinds)), version, moment))
     places = np.repeat(np.arange(len(change)), copies)
     rows, kinds = change.rows.take(arrow_numbers(places)), kinds[places]
-    return with_columns(rows, _stamps(_change_types().take(arrow_numbers(kinds)), version, timestamp))
+    return with_columns(rows, Stamps(_change_types().take(arrow_numbers(kinds)), version, moment))
 
 
-def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, timestamp: datetime) -> pa.Table | None:
+def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, moment: int) -> pa.Table | None:
     """All rows of a view as inserts; None if it has none. O(rows)."""
     rows = view_rows(view, evaluate)
     if rows is None or not rows.num_rows:
         return None
-    return with_columns(rows, _stamps(_repeated(INSERT, rows.num_rows), version, timestamp))
+    return with_columns(rows, Stamps(_repeated(INSERT, rows.num_rows), version, moment))
 
 
 @functools.cache
@@ -393,15 +402,14 @@ def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
     return table
 
 
-def _stamps(types: pa.Array, version: int, timestamp: datetime) -> Stamps:
+def stamp_columns(stamps: Stamps) -> Sequence[tuple[str, pa.Array]]:
     """The columns that tell what each row is, the same epoch and time for all."""
     import pyarrow as pa
 
-    microseconds = (timestamp - _START) // _MICROSECOND
     return (
-        ("_change_type", types),
-        ("_commit_version", _constants(pa.int64(), version, len(types))),
-        ("_commit_timestamp", _constants(pa.timestamp("us"), microseconds, len(types))),
+        ("_change_type", stamps.types),
+        ("_commit_version", _constants(pa.int64(), stamps.version, len(stamps.types))),
+        ("_commit_timestamp", _constants(pa.timestamp("us"), stamps.moment, len(stamps.types))),
     )
 
 
@@ -409,14 +417,14 @@ def stamped_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of a view's rows with stamps."""
     import pyarrow as pa
 
-    for name, column in _stamps(_change_types(), 0, _START):
+    for name, column in stamp_columns(Stamps(_change_types(), 0, 0)):
         schema = schema.append(pa.field(name, column.type))
     return schema
 
 
-def with_columns(rows: pa.Table, stamps: Stamps) -> pa.Table:
-    """Rows with columns behind their own."""
-    for name, column in stamps:
+def with_columns(rows: pa.Table, stamps: Stamps | None) -> pa.Table:
+    """Rows with columns behind their own, if there are stamps."""
+    for name, column in () if stamps is None else stamp_columns(stamps):
         rows = rows.append_column(name, column)
     return rows
 

@@ -7,6 +7,7 @@ rows for which they refuse, are left to DuckDB.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE
 
+T = TypeVar("T")
 Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 """The codec of each column, in their order, and an array for each word of a value."""
 
@@ -86,6 +88,13 @@ class RowProgram:
         if self._program is not None:
             self._program.place(self._read)
 
+    def straight(self) -> list[tuple[Codec, str]] | None:
+        """The codec of each column, and the variable that it is; None if one is no variable."""
+        if self._items or self._constants or any(self._raw[name].kind != "variable" for name in self._shown.values()):
+            return None
+        shown = self._in_order(self._shown)
+        return [(self._codecs[name], str(self._raw[name].variable)) for name in shown.values()]
+
     def run(self, source: Rows, rows: int) -> tuple[Words, np.ndarray | None] | None:
         """The words of all columns of so many rows, and the places of those that HAVING shows, None if all are; None if
         the program refuses."""
@@ -117,7 +126,7 @@ class RowProgram:
             return source.words(str(raw.variable))
         return aggregate_words(Sums(self._parts, self._shift, source.values), raw, self._codecs[name])
 
-    def _in_order(self, found: Words) -> Words:
+    def _in_order(self, found: Mapping[str, T]) -> dict[str, T]:
         return {name: found[name] for name in self._names}
 
     def close(self) -> None:
