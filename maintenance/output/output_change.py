@@ -83,14 +83,14 @@ class OutputChange:
 class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
-    `words` has the columns in their order. `decode` makes the rows, with columns behind the view's. `kinds` are told if
-    rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign. `each` is
-    the weight of all rows, if that is known.
+    `words` makes the columns, in their order. `decode` makes the rows, with columns behind the view's. `kinds` are
+    told if rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign.
+    `each` is the weight of all rows, if that is known.
     """
 
     def __init__(
         self,
-        words: Words,
+        words: Callable[[], Words],
         weights: np.ndarray,
         decode: Callable[[Stamps | None], pa.Table],
         *,
@@ -98,13 +98,17 @@ class EncodedChange(OutputChange):
         repeats: bool = False,
         each: int | None = None,
     ) -> None:
-        self._words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
+        self._make_words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
         self._told_kinds, self._each = kinds, each
         self._stamped: pa.Table | None = None
 
     @property
     def kinds(self) -> np.ndarray:
         return np.where(self.weights > 0, INSERT, DELETE) if self._told_kinds is None else self._told_kinds
+
+    @functools.cached_property
+    def _words(self) -> Words:
+        return self._make_words()
 
     def only_kind(self) -> int | None:
         weight = int(self.weights[0]) if self._each is None else self._each

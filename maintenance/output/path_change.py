@@ -46,7 +46,6 @@ from sqlfront.storage.codecs.word_batches import WordBatches
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
-from sqlfront.storage.stores.row_addresses import address_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +81,7 @@ class PathChange:
         if (straight := self._straight) is not None and (told := straight.read()) is not None:
             return told
         if not any(member.delta.rows for member in self._members if member.delta is not None):
-            return EncodedChange({}, np.empty(0, np.int64), self._no_rows)
+            return EncodedChange(dict, np.empty(0, np.int64), self._no_rows)
         if (found := self._encoded()) is not None:
             return found
         whole = view.definition.mode == "bag" and self._is_whole
@@ -123,7 +122,7 @@ class PathChange:
         if not self._is_whole:
             (words, counts), repeats = netted_words(words, counts), False
         known = gathered.data if self._is_whole and program.is_plain else None
-        return EncodedChange(words, counts, functools.partial(self._shown, words, known), repeats=repeats)
+        return EncodedChange(lambda: words, counts, functools.partial(self._shown, words, known), repeats=repeats)
 
     def _regrouped(self, program: RowProgram) -> EncodedChange | None:
         """The change of groups: their rows as they were, and as they are."""
@@ -138,10 +137,10 @@ class PathChange:
             words, tuples, weights = _picked(words, visible), tuples[visible], weights[visible]
         if not self._is_whole:
             words, weights = netted_words(words, weights)
-            return EncodedChange(words, weights, functools.partial(self._shown, words, None))
+            return EncodedChange(lambda: words, weights, functools.partial(self._shown, words, None))
         order, kinds = paired_words(words, tuples, weights)
-        words = _picked(words, order)
-        return EncodedChange(words, weights[order], functools.partial(self._shown, words, None), kinds=kinds)
+        images = _picked(words, order)
+        return EncodedChange(lambda: images, weights[order], functools.partial(self._shown, images, None), kinds=kinds)
 
     @property
     def _is_counted(self) -> bool:
@@ -261,37 +260,41 @@ class StraightRows:
 
     def read(self) -> EncodedChange | None:
         """The change; None if it goes the general way."""
+        import pyarrow as pa
+
         delta, columns = self._delta, len(self._codecs)
         table = delta.alone()
         if table is None or not (rows := table.used) or delta.shape is not self._shape:
             return None
         stride, head = self._batches.stride(rows), self._batches.head
-        block = np.empty(head + (columns + 3) * stride, np.int64)
-        address = address_of(block)
-        self._copied.copy(table, address + 8 * head, stride)
+        # Arrow's pool keeps the memory of large blocks ready; NumPy's goes back to the system.
+        block = pa.allocate_buffer(8 * (head + (columns + 3) * stride))
+        self._copied.copy(table, block.address + 8 * head, stride)
         extents = self._copied.extents.tolist()
         least, greatest = extents[columns], extents[-1]
         if least <= 0 <= greatest or min(extents[:columns], default=0) <= at.RESERVED_LOW:
             return None
-        lines = block[head:].reshape(-1, stride)
-        words = {name: (codec, [lines[n, :rows]]) for n, (name, codec) in enumerate(zip(self._names, self._codecs))}
-        decode = functools.partial(self._shown, block, address, rows)
+        lines = np.frombuffer(block, np.int64, offset=8 * head).reshape(-1, stride)
+        words = functools.partial(self._words, lines, rows)
+        decode = functools.partial(self._shown, block, lines, rows)
         each = least if least == greatest else None
         return EncodedChange(words, lines[-1, :rows], decode, repeats=delta.repeats, each=each)
 
-    def _shown(self, block: np.ndarray, address: int, rows: int, stamps: Stamps | None) -> pa.Table:
-        """The rows in Arrow."""
+    def _words(self, lines: np.ndarray, rows: int) -> Words:
+        """The columns in words."""
+        return {name: (codec, [lines[n, :rows]]) for n, (name, codec) in enumerate(zip(self._names, self._codecs))}
+
+    def _shown(self, block: pa.Buffer, lines: np.ndarray, rows: int, stamps: Stamps | None) -> pa.Table:
+        """The rows in Arrow; `lines` are the columns in the block."""
         import pyarrow as pa
 
-        head, stride, columns = self._batches.head, self._batches.stride(rows), len(self._codecs)
-        if stamps is not None:
-            first = head + columns * stride
-            block[first : first + rows].fill(stamps.version)
-            block[first + stride : first + stride + rows].fill(stamps.moment)
-        batch = self._batches.batch(block, address, rows)
+        columns = len(self._codecs)
         if stamps is None:
-            return pa.Table.from_batches([batch]).select(range(columns))
-        return pa.Table.from_batches([batch.add_column(columns, "_change_type", stamps.types)])
+            return pa.Table.from_batches([self._batches.batch(block, rows)]).select(range(columns))
+        lines[columns].fill(stamps.version)
+        lines[columns + 1].fill(stamps.moment)
+        batch = self._batches.batch(block, rows).add_column(columns, "_change_type", stamps.types)
+        return pa.Table.from_batches([batch])
 
 
 def straight_rows(delta: OutputDelta, schema: pa.Schema, columns: Sequence[tuple[Codec, str]]) -> StraightRows | None:

@@ -59,7 +59,7 @@ class OutputDelta(Attachment):
     def __init__(self, tree: Tree, limbs: int, machine: Machine) -> None:
         self.tree, self._machine = tree, machine
         self.variables = tuple(dict.fromkeys(tree.definition.free))
-        self.repeats = False
+        self.repeats, self._recent = False, 0
         self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.is_shared
         self._aggregates: dict[tuple[View, Route], Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
@@ -118,11 +118,12 @@ class OutputDelta(Attachment):
         return (None if table.used else listed) if listed.used else table
 
     def clear(self) -> None:
-        """Forget what has been gathered; memory beyond a usual epoch's goes back, unless the epoch has filled it."""
+        """Forget what has been gathered; memory beyond a usual epoch's goes back, unless a recent epoch filled it."""
         added, listed = self.table.used, self._listed.used
         if not (added or listed):
             return
-        kept = MOST_ROWS if added + listed > USUAL_ROWS // 2 else USUAL_ROWS
+        self._recent = max(added + listed, self._recent - self._recent // 8)
+        kept = MOST_ROWS if self._recent > USUAL_ROWS // 2 else USUAL_ROWS
         if listed:
             self._forget_listed()
         if added:
@@ -332,12 +333,12 @@ class Emission:
 class CopiedWords:
     """Words of a table's rows to be copied, each to a column of its own: the places in a row of columns 0, 1, ..., or
     None for a column that stays as it is. `extents` are then the least words of the columns that have been written, and
-    the greatest."""
+    the greatest of the last one."""
 
     def __init__(self, places: Sequence[int | None]) -> None:
         pairs = [(place, column) for column, place in enumerate(places) if place is not None]
         self._wanted = np.array([len(pairs), *(word for pair in pairs for word in pair)], np.int64)
-        extents = np.zeros(2 * len(pairs), np.int64)
+        extents = np.zeros(len(pairs) + 1, np.int64)
         self._addresses, self.extents = (address_of(self._wanted), address_of(extents)), extents
 
     def copy(self, table: Table, out: int, stride: int) -> None:

@@ -42,11 +42,11 @@ class WordBatches:
         """The words from one column to the next: the rows, rounded up to a line of the cache."""
         return (rows + 7) & ~7
 
-    def batch(self, block: np.ndarray, address: int, rows: int) -> pa.RecordBatch:
-        """The batch of so many rows in a block of words at this address, which has room for the head and all columns,
-        and may have more behind them. O(columns)."""
-        _write_head(self._address, address, rows, self.stride(rows))
-        return _read(pa.py_buffer(block), self._schema)
+    def batch(self, block: pa.Buffer, rows: int) -> pa.RecordBatch:
+        """The batch of so many rows in a block, which has room for the head and all columns, and may have more behind
+        them. O(columns)."""
+        _write_head(self._address, block.address, rows, self.stride(rows))
+        return _read(block, self._schema)
 
 
 def _head_of(schema: pa.Schema, rows: int) -> np.ndarray:

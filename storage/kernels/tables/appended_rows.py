@@ -59,29 +59,35 @@ def copy_columns(table, wanted, extents, out, stride):
     """Copy words of all rows to `out`, each to a column of its own. The table has rows, and has freed none.
 
     `wanted`: their number, then for each its place in a row, and the number of its column. A column is `stride` words.
-    `extents` gets the least word of each, then the greatest of each.
+    `extents` gets the least word of each, and then the greatest of the last one.
     """
     used = load(table, USED)
     rows = load(table, ROWS)
     width = load(table, WIDTH)
-    columns = load(wanted, 0)
-    for i in range(columns):
-        word = load(rows, load(wanted, 1 + 2 * i))
-        store(extents, i, word)
-        store(extents, columns + i, word)
+    last = load(wanted, 0) - 1
+    for i in range(last + 1):
+        store(extents, i, load(rows, load(wanted, 1 + 2 * i)))
+    greatest = load(extents, last)
     # A block of rows stays in the cache while its columns are written, line by line.
     for first in range(0, used, _COLUMN_BLOCK):
         block = rows + first * width * 8
         count = min(_COLUMN_BLOCK, used - first)
-        for i in range(columns):
+        for i in range(last):
             source = block + load(wanted, 1 + 2 * i) * 8
             target = out + (load(wanted, 2 + 2 * i) * stride + first) * 8
             least = load(extents, i)
-            greatest = load(extents, columns + i)
             for row in range(count):
                 word = load(source, row * width)
                 store(target, row, word)
                 least = min(least, word)
-                greatest = max(greatest, word)
             store(extents, i, least)
-            store(extents, columns + i, greatest)
+        source = block + load(wanted, 1 + 2 * last) * 8
+        target = out + (load(wanted, 2 + 2 * last) * stride + first) * 8
+        least = load(extents, last)
+        for row in range(count):
+            word = load(source, row * width)
+            store(target, row, word)
+            least = min(least, word)
+            greatest = max(greatest, word)
+        store(extents, last, least)
+    store(extents, last + 1, greatest)

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from sqlfront.storage.codecs.word_batches import WordBatches
-from sqlfront.storage.stores.row_addresses import address_of
 
 TYPES = [pa.int64(), pa.timestamp("us"), pa.float64(), pa.time64("us"), pa.timestamp("us", tz="UTC"), pa.uint64()]
 
@@ -20,11 +19,11 @@ def test_a_block_is_a_batch(columns: int, rows: int) -> None:
     batches = WordBatches(schema)
     stride = batches.stride(rows)
     assert rows <= stride < rows + 8
-    block = np.zeros(batches.head + (columns + 1) * stride, np.int64)
+    block = pa.allocate_buffer(8 * (batches.head + (columns + 1) * stride))
     values = np.random.default_rng(rows).integers(0, 86_400_000_000, (columns, rows))
-    lines = block[batches.head :].reshape(columns + 1, stride)
+    lines = np.frombuffer(block, np.int64, offset=8 * batches.head).reshape(columns + 1, stride)
     lines[:columns, :rows] = values
-    found = batches.batch(block, address_of(block), rows)
+    found = batches.batch(block, rows)
     found.validate(full=True)
     arrays = [pa.Array.from_buffers(field.type, rows, [None, pa.py_buffer(row)]) for field, row in zip(fields, values)]
     assert found.equals(pa.RecordBatch.from_arrays(arrays, schema=schema), check_metadata=True)
