@@ -23,7 +23,7 @@ from sqlfront.storage.codecs.sums import combine
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import scan
 from sqlfront.storage.kernels.tables import key_lookups
-from sqlfront.storage.stores.row_addresses import gather_words
+from sqlfront.storage.stores.row_addresses import address_of, gather_words
 from sqlfront.storage.stores.table import Table
 
 Sides = Sequence[tuple[str, np.ndarray]]
@@ -119,9 +119,9 @@ class Gathered:
         limbs = max(factor.shape.limbs for factor in found)
         while True:
             out = np.zeros((len(self.data), limbs), np.int64)
-            block, data = addresses.ctypes.data, operands.ctypes.data
+            block, data = address_of(addresses), address_of(operands)
             if not scan.gather_product(
-                block, len(found), data, len(found), out.ctypes.data, limbs, len(out), temporary.ctypes.data
+                block, len(found), data, len(found), address_of(out), limbs, len(out), address_of(temporary)
             ):
                 return (out != 0).any(axis=1, keepdims=True).astype(np.int64) if self._delta.supports else out
             limbs += 1
@@ -131,7 +131,7 @@ class Gathered:
         widest = max(factor.shape.keys + len(factor.shape.parts) * factor.shape.limbs for factor in found)
         zeros = np.zeros(widest, np.int64)
         self._zeros.append(zeros)
-        return np.column_stack([self._rows_of(tree, factor, int(zeros.ctypes.data)) for factor in found])
+        return np.column_stack([self._rows_of(tree, factor, address_of(zeros)) for factor in found])
 
     def _rows_of(self, tree: Tree, factor: Factor, zeros: int) -> np.ndarray:
         """The addresses of the tuples' rows in a table. Where the optional or absent view around it has none, it is
@@ -161,14 +161,14 @@ class Gathered:
         out = np.empty(len(self.data), np.int64)
         key_lookups.find_rows(
             table.address,
-            scratch.ctypes.data,
-            self._row_after_row.ctypes.data,
+            address_of(scratch),
+            address_of(self._row_after_row),
             self.data.shape[1],
             len(self.data),
-            places.ctypes.data,
+            address_of(places),
             shape.keys,
             zeros,
-            out.ctypes.data,
+            address_of(out),
         )
         return out
 

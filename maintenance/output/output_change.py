@@ -36,7 +36,7 @@ class Stamps(NamedTuple):
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
-_MOST_REPEATED = 65536
+_MOST_REPEATED, _FEW_KINDS = 65536, 4
 _NO_TYPES: Mapping[str, str] = {}
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
@@ -165,11 +165,11 @@ def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple
     of, sums = tuples[order], weights[order]
     first = np.zeros(len(of), bool)  # The former of two images.
     first[:-1] = of[:-1] == of[1:]
-    former = np.flatnonzero(first)
-    same = np.ones(len(former), bool)
+    former = first.nonzero()[0]
+    same, before, after = np.ones(len(former), bool), order[former], order[former + 1]
     for _, code in words.values():
         for word in code:
-            same &= word[order[former]] == word[order[former + 1]]
+            same &= word[before] == word[after]
     kinds = np.where(sums > 0, INSERT, DELETE)
     kinds[former], kinds[former + 1] = UPDATE_PREIMAGE, UPDATE_POSTIMAGE
     if same.any():
@@ -345,10 +345,10 @@ def images(change: OutputChange, version: int, moment: int) -> pa.Table:
         return change.stamped(Stamps(_repeated(kind, len(change)), version, moment))
     kinds, copies = change.kinds, np.abs(change.weights)
     if (copies == 1).all():
-        return change.stamped(Stamps(_change_types().take(arrow_numbers(kinds)), version, moment))
+        return change.stamped(Stamps(_types_of(kinds), version, moment))
     places = np.repeat(np.arange(len(change)), copies)
     rows, kinds = change.rows.take(arrow_numbers(places)), kinds[places]
-    return with_columns(rows, Stamps(_change_types().take(arrow_numbers(kinds)), version, moment))
+    return with_columns(rows, Stamps(_types_of(kinds), version, moment))
 
 
 def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, moment: int) -> pa.Table | None:
@@ -364,6 +364,20 @@ def _change_types() -> pa.Array:
     import pyarrow as pa
 
     return pa.array(CHANGE_TYPES)
+
+
+def _types_of(kinds: np.ndarray) -> pa.Array:
+    """The names of change types."""
+    if len(kinds) <= _FEW_KINDS:
+        return _few_types(kinds.astype(np.int8).tobytes())
+    return _change_types().take(arrow_numbers(kinds))
+
+
+@functools.lru_cache(1024)
+def _few_types(kinds: bytes) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([CHANGE_TYPES[kind] for kind in kinds], pa.string())
 
 
 def _repeated(kind: int, rows: int) -> pa.Array:

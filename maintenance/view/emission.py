@@ -350,8 +350,14 @@ def _columns(table: Table) -> np.ndarray:
     """The words of a table's rows, column after column."""
     words = np.empty((table.width, table.used), np.int64)
     if table.used:
-        CopiedWords(range(table.width)).copy(table, address_of(words), table.used)
+        _all_words(table.width).copy(table, address_of(words), table.used)
     return words
+
+
+@functools.lru_cache(64)
+def _all_words(width: int) -> CopiedWords:
+    """All words of rows of so many."""
+    return CopiedWords(range(width))
 
 
 @dataclass(frozen=True)
