@@ -11,8 +11,8 @@ import numpy as np
 from sqlfront.maintenance.output.first_candidates import candidates, first_places, numbers_of
 from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.output.reading import rows_of
-from sqlfront.maintenance.output.row_program import Words
-from sqlfront.maintenance.program.netting import net, net_words
+from sqlfront.maintenance.output.row_program import Words, netted_words
+from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -148,14 +148,6 @@ class EncodedChange(OutputChange):
 
     def weighted(self, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
         return netted(self.rows, self.weights).weighted(types) if self._repeats else super().weighted(types)
-
-
-def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
-    """Rows in words, each once, with the sums of their weights."""
-    columns = [word for _, own in words.values() for word in own]
-    rows, sums = net_words(np.array(columns).T, weights)
-    found = iter(rows.T)
-    return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
 
 
 def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

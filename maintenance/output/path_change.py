@@ -24,7 +24,6 @@ from sqlfront.maintenance.output.output_change import (
     Stamps,
     as_shown,
     netted,
-    netted_words,
     no_rows,
     paired_words,
     sql_rows,
@@ -33,7 +32,7 @@ from sqlfront.maintenance.output.output_change import (
     stamped_schema,
     with_columns,
 )
-from sqlfront.maintenance.output.row_program import RowProgram, Words
+from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers

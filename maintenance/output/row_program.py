@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_words
+from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.relation.base_relation import Column, Input
 from sqlfront.maintenance.relation.expressions import Expressions
@@ -137,3 +138,11 @@ class RowProgram:
 
 def _codec(view: MaintainedView, raw: RawColumn, dictionaries: Dictionaries) -> Codec:
     return view.codecs[str(raw.variable)] if raw.kind == "variable" else codec_for(raw.type, dictionaries)
+
+
+def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
+    """Rows in words, each once, with the sums of their weights."""
+    columns = [word for _, own in words.values() for word in own]
+    rows, sums = net_words(np.array(columns).T, weights)
+    found = iter(rows.T)
+    return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
