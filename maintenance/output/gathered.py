@@ -12,7 +12,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.distinct_change import ChangedGroups
 from sqlfront.maintenance.output.reading import rows_of
-from sqlfront.maintenance.program.netting import net_words
+from sqlfront.maintenance.program.netting import net_encoded
 from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.program.shapes import COUNT, TOUCHES, Part, Shape
 from sqlfront.maintenance.tree.missing_rows import missing_row
@@ -180,22 +180,27 @@ class GatheredBranches:
         self._places, width = dict[str, range](), 0
         for variable in (str(raw.variable) for raw in view.definition.raw):
             self._places[variable] = range(width, width := width + view.codecs[variable].words)
-        found = [
-            self._of(Gathered(branch, branch.delta, None), names)
+        changed = [
+            (branch, names)
             for branch, names in zip(view.branches, view.branch_variables, strict=True)
             if branch.delta is not None and branch.delta.rows
         ]
-        if len(found) == 1:
-            [self.data] = found
-        else:
-            words = np.concatenate([np.empty((0, width + 1), np.int64), *found])
-            self.data = np.column_stack(net_words(words[:, :-1], words[:, -1]))
+        alone = len(changed) == 1  # Several branches are added up together, below.
+        found = [(Gathered(branch, branch.delta, None, once=alone), names) for branch, names in changed if branch.delta]
+        self.data = np.empty((sum(len(own.data) for own, _ in found), width + 1), np.int64)
+        first = 0
+        for own, names in found:
+            self._fill(self.data[first : first + len(own.data)], own, names)
+            first += len(own.data)
+        if not alone and first:
+            self.data = self.data[: net_encoded(address_of(self.data), first, width + 1, always=True)]
 
-    def _of(self, branch: Gathered, names: Mapping[str, str]) -> np.ndarray:
-        """The tuples of a branch with their changes, one row each."""
-        counts = whole_numbers(branch.counts())
-        words = [word for variable in self._places for word in branch.words(names[variable])]
-        return np.column_stack([*words, counts])
+    def _fill(self, rows: np.ndarray, branch: Gathered, names: Mapping[str, str]) -> None:
+        """Write the tuples of a branch with their changes, one row each."""
+        rows[:, -1] = whole_numbers(branch.counts())
+        for variable, places in self._places.items():
+            for place, word in zip(places, branch.words(names[variable]), strict=True):
+                rows[:, place] = word
 
     def live(self, when: str) -> np.ndarray:
         """All tuples: a bag is told by its changes alone."""
