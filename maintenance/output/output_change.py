@@ -17,7 +17,7 @@ from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, shown_places
-from sqlfront.storage.codecs.arrow_batches import arrow_numbers
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers, short_text
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -323,6 +323,8 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
     own = array.type
     if own == type_:
         return array
+    if type_ == pa.string() and isinstance(array, pa.LargeStringArray):
+        return short_text(array)
     short = type_ == pa.string() and array.nbytes < 2**31
     wider = pa.types.is_decimal(own) and pa.types.is_decimal(type_) and own.scale == type_.scale
     if short or (wider and own.precision == type_.precision):

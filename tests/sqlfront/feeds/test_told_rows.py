@@ -13,6 +13,7 @@ import pytest
 import sqlfront
 from sqlfront.maintenance.chained_rows import ChainedFastPath
 from sqlfront.maintenance.output.output_change import images as images_of
+from sqlfront.maintenance.view.emission import USUAL_ROWS
 from sqlfront.storage.kernels.layout import CHUNK
 
 TABLES = {"t": "(k BIGINT, a BIGINT, s VARCHAR, d DECIMAL(9, 2))", "q": "(k BIGINT, a BIGINT, x BIGINT)"}
@@ -198,6 +199,13 @@ def test_a_large_change_of_one_row_goes_the_short_way(monkeypatch: pytest.Monkey
         for weight in (1, -1):
             con.apply_row("t", (1, count, "a", None), weight)
             assert told(feed) == {("a", 7): weight * count}
+        delta = con.view("v")._entry.maintained.delta
+        assert delta is not None
+        kept = delta._listed.capacity
+        for number in range(40):  # The memory of a large change goes back, but not with the first small one.
+            con.apply_row("t", (1, 0, "b", None), 1 - 2 * (number % 2))
+            assert number > 2 or delta._listed.capacity == kept >= count
+        assert delta._listed.capacity <= USUAL_ROWS < kept
     assert not con.execute("FROM v").fetchall()
     con.close()
 
