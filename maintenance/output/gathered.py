@@ -12,7 +12,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.distinct_change import ChangedGroups
 from sqlfront.maintenance.output.reading import rows_of
-from sqlfront.maintenance.program.netting import net_words
+from sqlfront.maintenance.program.netting import net_encoded
 from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.program.shapes import COUNT, TOUCHES, Part, Shape
 from sqlfront.maintenance.tree.missing_rows import missing_row
@@ -23,7 +23,7 @@ from sqlfront.storage.codecs.sums import combine
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import scan
 from sqlfront.storage.kernels.tables import key_lookups
-from sqlfront.storage.stores.row_addresses import gather_words
+from sqlfront.storage.stores.row_addresses import address_of, gather_words
 from sqlfront.storage.stores.table import Table
 
 Sides = Sequence[tuple[str, np.ndarray]]
@@ -119,9 +119,9 @@ class Gathered:
         limbs = max(factor.shape.limbs for factor in found)
         while True:
             out = np.zeros((len(self.data), limbs), np.int64)
-            block, data = addresses.ctypes.data, operands.ctypes.data
+            block, data = address_of(addresses), address_of(operands)
             if not scan.gather_product(
-                block, len(found), data, len(found), out.ctypes.data, limbs, len(out), temporary.ctypes.data
+                block, len(found), data, len(found), address_of(out), limbs, len(out), address_of(temporary)
             ):
                 return (out != 0).any(axis=1, keepdims=True).astype(np.int64) if self._delta.supports else out
             limbs += 1
@@ -131,7 +131,7 @@ class Gathered:
         widest = max(factor.shape.keys + len(factor.shape.parts) * factor.shape.limbs for factor in found)
         zeros = np.zeros(widest, np.int64)
         self._zeros.append(zeros)
-        return np.column_stack([self._rows_of(tree, factor, int(zeros.ctypes.data)) for factor in found])
+        return np.column_stack([self._rows_of(tree, factor, address_of(zeros)) for factor in found])
 
     def _rows_of(self, tree: Tree, factor: Factor, zeros: int) -> np.ndarray:
         """The addresses of the tuples' rows in a table. Where the optional or absent view around it has none, it is
@@ -161,14 +161,14 @@ class Gathered:
         out = np.empty(len(self.data), np.int64)
         key_lookups.find_rows(
             table.address,
-            scratch.ctypes.data,
-            self._row_after_row.ctypes.data,
+            address_of(scratch),
+            address_of(self._row_after_row),
             self.data.shape[1],
             len(self.data),
-            places.ctypes.data,
+            address_of(places),
             shape.keys,
             zeros,
-            out.ctypes.data,
+            address_of(out),
         )
         return out
 
@@ -180,22 +180,27 @@ class GatheredBranches:
         self._places, width = dict[str, range](), 0
         for variable in (str(raw.variable) for raw in view.definition.raw):
             self._places[variable] = range(width, width := width + view.codecs[variable].words)
-        found = [
-            self._of(Gathered(branch, branch.delta, None), names)
+        changed = [
+            (branch, names)
             for branch, names in zip(view.branches, view.branch_variables, strict=True)
             if branch.delta is not None and branch.delta.rows
         ]
-        if len(found) == 1:
-            [self.data] = found
-        else:
-            words = np.concatenate([np.empty((0, width + 1), np.int64), *found])
-            self.data = np.column_stack(net_words(words[:, :-1], words[:, -1]))
+        alone = len(changed) == 1  # Several branches are added up together, below.
+        found = [(Gathered(branch, branch.delta, None, once=alone), names) for branch, names in changed if branch.delta]
+        self.data = np.empty((sum(len(own.data) for own, _ in found), width + 1), np.int64)
+        first = 0
+        for own, names in found:
+            self._fill(self.data[first : first + len(own.data)], own, names)
+            first += len(own.data)
+        if not alone and first:
+            self.data = self.data[: net_encoded(address_of(self.data), first, width + 1, always=True)]
 
-    def _of(self, branch: Gathered, names: Mapping[str, str]) -> np.ndarray:
-        """The tuples of a branch with their changes, one row each."""
-        counts = whole_numbers(branch.counts())
-        words = [word for variable in self._places for word in branch.words(names[variable])]
-        return np.column_stack([*words, counts])
+    def _fill(self, rows: np.ndarray, branch: Gathered, names: Mapping[str, str]) -> None:
+        """Write the tuples of a branch with their changes, one row each."""
+        rows[:, -1] = whole_numbers(branch.counts())
+        for variable, places in self._places.items():
+            for place, word in zip(places, branch.words(names[variable]), strict=True):
+                rows[:, place] = word
 
     def live(self, when: str) -> np.ndarray:
         """All tuples: a bag is told by its changes alone."""

@@ -160,7 +160,9 @@ class GroupStore:
         alone."""
         places, names = self._places, columns or self._names
         found = {name: (self.codec_of(name), [words[place] for place in places[quote(name)]]) for name in names}
-        return EncodedChange(found, weights, lambda stamps: with_columns(self.decoded(words).select(names), stamps))
+        return EncodedChange(
+            lambda: found, weights, lambda stamps: with_columns(self.decoded(words).select(names), stamps)
+        )
 
     def codec_of(self, name: str) -> Codec:
         """The codec of a column."""

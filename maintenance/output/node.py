@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.maintenance.output.described_node import describe_view
@@ -125,6 +124,24 @@ class Keeper(Protocol):
         ...
 
 
+class CountedReads:
+    """The steps of the views' reads in the body are those of the changes of the node with this number."""
+
+    __slots__ = ("_before", "_counters", "_number", "_views")
+
+    def __init__(self, views: Sequence[MaintainedView], counters: np.ndarray, number: int) -> None:
+        self._views, self._counters, self._number = views, counters, number
+
+    def __enter__(self) -> None:
+        self._before = [view.reads.steps for view in self._views]
+
+    def __exit__(self, *exception: object) -> None:
+        for view, before in zip(self._views, self._before, strict=True):
+            if (steps := view.reads.steps - before) != 0:
+                self._counters[self._number] += steps
+                view.reads.steps = before
+
+
 class TreeNode:
     """A maintained view as a node: its output comes along the paths of the delta, or from noted first rows."""
 
@@ -189,17 +206,8 @@ class TreeNode:
             return PathChange(view, self._machine, evaluate, self._keeper.dictionaries)
         return noted_groups(view) or KnownRows(lambda: view_rows(view, evaluate))
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """The steps of reads inside are those of the node's changes."""
-        members = self.view.members
-        before = [member.reads.steps for member in members]
-        try:
-            yield
-        finally:
-            for member, steps in zip(members, before, strict=True):
-                self._machine.counters[self.number] += member.reads.steps - steps
-                member.reads.steps = steps
+    def _counted(self) -> CountedReads:
+        return CountedReads(self.view.members, self._machine.counters, self.number)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         return view_batches(self.view, self._evaluate)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sqlfront.maintenance.output.first_candidates import candidates, first_places, numbers_of
 from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.output.reading import rows_of
-from sqlfront.maintenance.output.row_program import Words
-from sqlfront.maintenance.program.netting import net, net_words
+from sqlfront.maintenance.output.row_program import Words, netted_words
+from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, shown_places
-from sqlfront.storage.codecs.arrow_batches import arrow_numbers
+from sqlfront.storage.codecs.arrow_batches import arrow_numbers, short_text
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,12 +26,17 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
 
 
-Stamps = Sequence[tuple[str, "pa.Array"]]
-"""Columns behind a view's, by name."""
+class Stamps(NamedTuple):
+    """What stands behind a view's columns: the change type of each row, and the epoch's number and its time, in
+    microseconds since 1970 in UTC."""
+
+    types: pa.Array
+    version: int
+    moment: int
+
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
-_MOST_REPEATED = 65536
-_START, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
+_MOST_REPEATED, _FEW_KINDS = 65536, 4
 _NO_TYPES: Mapping[str, str] = {}
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
@@ -79,37 +83,45 @@ class OutputChange:
 class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
-    `words` has the columns in their order. `decode` makes the rows, with columns behind the view's. `kinds` are told if
-    rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign.
+    `words` makes the columns, in their order. `decode` makes the rows, with columns behind the view's. `kinds` are
+    told if rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign.
+    `each` is the weight of all rows, if that is known.
     """
 
     def __init__(
         self,
-        words: Words,
+        words: Callable[[], Words],
         weights: np.ndarray,
-        decode: Callable[[Stamps], pa.Table],
+        decode: Callable[[Stamps | None], pa.Table],
         *,
         kinds: np.ndarray | None = None,
         repeats: bool = False,
+        each: int | None = None,
     ) -> None:
-        self._words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
-        self._told_kinds = kinds
+        self._make_words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
+        self._told_kinds, self._each = kinds, each
         self._stamped: pa.Table | None = None
 
     @property
     def kinds(self) -> np.ndarray:
         return np.where(self.weights > 0, INSERT, DELETE) if self._told_kinds is None else self._told_kinds
 
+    @functools.cached_property
+    def _words(self) -> Words:
+        return self._make_words()
+
     def only_kind(self) -> int | None:
-        weight = int(self.weights[0])
-        is_one = abs(weight) == 1 and bool((self.weights == weight).all())
+        weight = int(self.weights[0]) if self._each is None else self._each
+        is_one = abs(weight) == 1 and (self._each is not None or bool((self.weights == weight).all()))
         return (INSERT if weight > 0 else DELETE) if is_one else None
 
     @functools.cached_property
     def rows(self) -> pa.Table:
-        return self._decode(()) if self._stamped is None else self._stamped.select(range(len(self._words)))
+        return self._decode(None) if self._stamped is None else self._stamped.select(range(len(self._words)))
 
     def stamped(self, stamps: Stamps) -> pa.Table:
+        if self._stamped is not None:  # The memory of stamps may be that of the rows.
+            return with_columns(self.rows, stamps)
         self._stamped = self._decode(stamps)
         return self._stamped
 
@@ -138,14 +150,6 @@ class EncodedChange(OutputChange):
         return netted(self.rows, self.weights).weighted(types) if self._repeats else super().weighted(types)
 
 
-def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
-    """Rows in words, each once, with the sums of their weights."""
-    columns = [word for _, own in words.values() for word in own]
-    rows, sums = net_words(np.array(columns).T, weights)
-    found = iter(rows.T)
-    return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
-
-
 def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The places of rows that differ before and after, those of a tuple one after the other, and their kinds. A tuple
     has at most one row before, of weight -1, and one after it."""
@@ -153,11 +157,11 @@ def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple
     of, sums = tuples[order], weights[order]
     first = np.zeros(len(of), bool)  # The former of two images.
     first[:-1] = of[:-1] == of[1:]
-    former = np.flatnonzero(first)
-    same = np.ones(len(former), bool)
+    former = first.nonzero()[0]
+    same, before, after = np.ones(len(former), bool), order[former], order[former + 1]
     for _, code in words.values():
         for word in code:
-            same &= word[order[former]] == word[order[former + 1]]
+            same &= word[before] == word[after]
     kinds = np.where(sums > 0, INSERT, DELETE)
     kinds[former], kinds[former + 1] = UPDATE_PREIMAGE, UPDATE_POSTIMAGE
     if same.any():
@@ -319,6 +323,8 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
     own = array.type
     if own == type_:
         return array
+    if type_ == pa.string() and isinstance(array, pa.LargeStringArray):
+        return short_text(array)
     short = type_ == pa.string() and array.nbytes < 2**31
     wider = pa.types.is_decimal(own) and pa.types.is_decimal(type_) and own.scale == type_.scale
     if short or (wider and own.precision == type_.precision):
@@ -326,24 +332,25 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
     return array if array.type == type_ else None
 
 
-def images(change: OutputChange, version: int, timestamp: datetime) -> pa.Table:
-    """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp."""
+def images(change: OutputChange, version: int, moment: int) -> pa.Table:
+    """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp. The
+    last is `moment`, in microseconds since 1970 in UTC."""
     if (kind := change.only_kind()) is not None:
-        return change.stamped(_stamps(_repeated(kind, len(change)), version, timestamp))
+        return change.stamped(Stamps(_repeated(kind, len(change)), version, moment))
     kinds, copies = change.kinds, np.abs(change.weights)
     if (copies == 1).all():
-        return change.stamped(_stamps(_change_types().take(arrow_numbers(kinds)), version, timestamp))
+        return change.stamped(Stamps(_types_of(kinds), version, moment))
     places = np.repeat(np.arange(len(change)), copies)
     rows, kinds = change.rows.take(arrow_numbers(places)), kinds[places]
-    return with_columns(rows, _stamps(_change_types().take(arrow_numbers(kinds)), version, timestamp))
+    return with_columns(rows, Stamps(_types_of(kinds), version, moment))
 
 
-def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, timestamp: datetime) -> pa.Table | None:
+def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, moment: int) -> pa.Table | None:
     """All rows of a view as inserts; None if it has none. O(rows)."""
     rows = view_rows(view, evaluate)
     if rows is None or not rows.num_rows:
         return None
-    return with_columns(rows, _stamps(_repeated(INSERT, rows.num_rows), version, timestamp))
+    return with_columns(rows, Stamps(_repeated(INSERT, rows.num_rows), version, moment))
 
 
 @functools.cache
@@ -351,6 +358,20 @@ def _change_types() -> pa.Array:
     import pyarrow as pa
 
     return pa.array(CHANGE_TYPES)
+
+
+def _types_of(kinds: np.ndarray) -> pa.Array:
+    """The names of change types."""
+    if len(kinds) <= _FEW_KINDS:
+        return _few_types(kinds.astype(np.int8).tobytes())
+    return _change_types().take(arrow_numbers(kinds))
+
+
+@functools.lru_cache(1024)
+def _few_types(kinds: bytes) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([CHANGE_TYPES[kind] for kind in kinds], pa.string())
 
 
 def _repeated(kind: int, rows: int) -> pa.Array:
@@ -393,15 +414,14 @@ def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
     return table
 
 
-def _stamps(types: pa.Array, version: int, timestamp: datetime) -> Stamps:
+def stamp_columns(stamps: Stamps) -> Sequence[tuple[str, pa.Array]]:
     """The columns that tell what each row is, the same epoch and time for all."""
     import pyarrow as pa
 
-    microseconds = (timestamp - _START) // _MICROSECOND
     return (
-        ("_change_type", types),
-        ("_commit_version", _constants(pa.int64(), version, len(types))),
-        ("_commit_timestamp", _constants(pa.timestamp("us"), microseconds, len(types))),
+        ("_change_type", stamps.types),
+        ("_commit_version", _constants(pa.int64(), stamps.version, len(stamps.types))),
+        ("_commit_timestamp", _constants(pa.timestamp("us"), stamps.moment, len(stamps.types))),
     )
 
 
@@ -409,14 +429,14 @@ def stamped_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of a view's rows with stamps."""
     import pyarrow as pa
 
-    for name, column in _stamps(_change_types(), 0, _START):
+    for name, column in stamp_columns(Stamps(_change_types(), 0, 0)):
         schema = schema.append(pa.field(name, column.type))
     return schema
 
 
-def with_columns(rows: pa.Table, stamps: Stamps) -> pa.Table:
-    """Rows with columns behind their own."""
-    for name, column in stamps:
+def with_columns(rows: pa.Table, stamps: Stamps | None) -> pa.Table:
+    """Rows with columns behind their own, if there are stamps."""
+    for name, column in () if stamps is None else stamp_columns(stamps):
         rows = rows.append_column(name, column)
     return rows
 

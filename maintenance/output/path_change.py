@@ -24,22 +24,24 @@ from sqlfront.maintenance.output.output_change import (
     Stamps,
     as_shown,
     netted,
-    netted_words,
     no_rows,
     paired_words,
     sql_rows,
     sql_schema,
+    stamp_columns,
     stamped_schema,
     with_columns,
 )
-from sqlfront.maintenance.output.row_program import RowProgram, Words
+from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers
-from sqlfront.maintenance.view.emission import OutputDelta
+from sqlfront.maintenance.program.shapes import COUNT, TOUCHES
+from sqlfront.maintenance.view.emission import CopiedWords, OutputDelta
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers
+from sqlfront.storage.codecs.word_batches import WordBatches
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
@@ -48,8 +50,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.relation.base_relation import Evaluate
-    from sqlfront.storage.codecs.encoding import Dictionaries
+    from sqlfront.storage.codecs.encoding import Codec, Dictionaries
 
+_STAMPED = ("_commit_version", "_commit_timestamp")
 Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 """SQL rows, the number of the tuple that each is of, and their weights."""
 
@@ -74,8 +77,10 @@ class PathChange:
 
     def read(self) -> OutputChange:
         view = self._view
+        if (straight := self._straight) is not None and (told := straight.read()) is not None:
+            return told
         if not any(member.delta.rows for member in self._members if member.delta is not None):
-            return EncodedChange({}, np.empty(0, np.int64), self._no_rows)
+            return EncodedChange(dict, np.empty(0, np.int64), self._no_rows)
         if (found := self._encoded()) is not None:
             return found
         whole = view.definition.mode == "bag" and self._is_whole
@@ -96,6 +101,7 @@ class PathChange:
         for member in self._members:
             member.delta = None
         program = vars(self).pop("_program", None)  # If a change has made it.
+        vars(self).pop("_straight", None)
         if program is not None:
             program.close()
 
@@ -105,8 +111,7 @@ class PathChange:
         program = None if view.distinct_sets else self._program
         if program is None:
             return None
-        is_set = delta is not None and delta.supports and self._is_whole  # A tuple's count is 1, or it is not there.
-        if view.definition.mode != "bag" and not is_set:
+        if not self._is_counted:
             return self._regrouped(program)
         gathered = self._gathered(once=False)
         found = program.run(gathered.rows([("change", np.arange(len(gathered.data)))]), len(gathered.data))
@@ -116,7 +121,7 @@ class PathChange:
         if not self._is_whole:
             (words, counts), repeats = netted_words(words, counts), False
         known = gathered.data if self._is_whole and program.is_plain else None
-        return EncodedChange(words, counts, functools.partial(self._shown, words, known), repeats=repeats)
+        return EncodedChange(lambda: words, counts, functools.partial(self._shown, words, known), repeats=repeats)
 
     def _regrouped(self, program: RowProgram) -> EncodedChange | None:
         """The change of groups: their rows as they were, and as they are."""
@@ -131,10 +136,25 @@ class PathChange:
             words, tuples, weights = _picked(words, visible), tuples[visible], weights[visible]
         if not self._is_whole:
             words, weights = netted_words(words, weights)
-            return EncodedChange(words, weights, functools.partial(self._shown, words, None))
+            return EncodedChange(lambda: words, weights, functools.partial(self._shown, words, None))
         order, kinds = paired_words(words, tuples, weights)
-        words = _picked(words, order)
-        return EncodedChange(words, weights[order], functools.partial(self._shown, words, None), kinds=kinds)
+        images = _picked(words, order)
+        return EncodedChange(lambda: images, weights[order], functools.partial(self._shown, images, None), kinds=kinds)
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the change of a tuple's count is all that its rows' change is: that of a set is 1 or -1."""
+        delta = self._view.delta
+        return self._view.definition.mode == "bag" or (delta is not None and delta.supports and self._is_whole)
+
+    @functools.cached_property
+    def _straight(self) -> StraightRows | None:
+        """What tells the rows as they lie in the output delta; None if they are not the view's."""
+        view, program = self._view, None if self._view.distinct_sets or self._view.branches else self._program
+        columns = program.straight() if program is not None and self._is_whole and self._is_counted else None
+        if columns is None or view.delta is None:
+            return None
+        return straight_rows(view.delta, sql_schema(view, self._evaluate), columns)
 
     @functools.cached_property
     def _is_whole(self) -> bool:
@@ -149,10 +169,10 @@ class PathChange:
         except NotSupportedError:
             return None
 
-    def _no_rows(self, stamps: Stamps) -> pa.Table:
+    def _no_rows(self, stamps: Stamps | None) -> pa.Table:
         return with_columns(no_rows(self._view, self._evaluate), stamps)
 
-    def _shown(self, words: Words, known: np.ndarray | None, stamps: Stamps) -> pa.Table:
+    def _shown(self, words: Words, known: np.ndarray | None, stamps: Stamps | None) -> pa.Table:
         """Rows in words, in the types that DuckDB has once told for the view's columns. `known` has all their words."""
         import pyarrow as pa
 
@@ -164,8 +184,10 @@ class PathChange:
             arrays.append(as_shown(own, type_))
         if any(array is None for array in arrays):
             return with_columns(self._decoded(words), stamps)
-        arrays += [column for _, column in stamps]
-        return pa.Table.from_arrays(arrays, schema=stamped if stamps else schema)
+        if stamps is None:
+            return pa.Table.from_arrays(arrays, schema=schema)
+        arrays += [column for _, column in stamp_columns(stamps)]
+        return pa.Table.from_arrays(arrays, schema=stamped)
 
     def _known(self, schema: pa.Schema) -> tuple[pa.Schema, list[pa.DataType], pa.Schema]:
         """A schema, its types, and the schema of its rows with stamps: found once for each."""
@@ -217,6 +239,71 @@ class PathChange:
         """The SQL rows of the tuples that are picked, at their times, and which of them HAVING lets through."""
         count = sum(len(picked) for _, picked in sides)
         return sql_rows(self._view, self._evaluate, raw_batch(self._view, gathered.rows(sides), count))
+
+
+class StraightRows:
+    """The rows of a view whose columns are 64-bit words of its output delta, of the same values in Arrow.
+
+    They are copied once, to where Arrow has them, if their counts have one sign, so that none cancel, and no word
+    stands for another value. Other changes go the general way. O(rows), and one batch of Arrow's.
+    """
+
+    def __init__(self, delta: OutputDelta, schema: pa.Schema, codecs: Sequence[Codec], places: Sequence[int]) -> None:
+        import pyarrow as pa
+
+        self._delta, self._shape, self._codecs, self._names = delta, delta.shape, codecs, schema.names
+        version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))
+        self._batches = WordBatches(pa.schema([*schema, version, moment]))
+        count = self._shape.keys + self._shape.parts.index(COUNT)
+        self._copied = CopiedWords([*places, None, None, count])
+
+    def read(self) -> EncodedChange | None:
+        """The change; None if it goes the general way."""
+        import pyarrow as pa
+
+        delta, columns = self._delta, len(self._codecs)
+        table = delta.alone()
+        if table is None or not (rows := table.used) or delta.shape is not self._shape:
+            return None
+        stride, head = self._batches.stride(rows), self._batches.head
+        # Arrow's pool keeps the memory of large blocks ready; NumPy's goes back to the system.
+        block = pa.allocate_buffer(8 * (head + (columns + 3) * stride))
+        self._copied.copy(table, block.address + 8 * head, stride)
+        extents = self._copied.extents.tolist()
+        least, greatest = extents[columns], extents[-1]
+        if least <= 0 <= greatest or min(extents[:columns], default=0) <= at.RESERVED_LOW:
+            return None
+        lines = np.frombuffer(block, np.int64, offset=8 * head).reshape(-1, stride)
+        words = functools.partial(self._words, lines, rows)
+        decode = functools.partial(self._shown, block, lines, rows)
+        each = least if least == greatest else None
+        return EncodedChange(words, lines[-1, :rows], decode, repeats=delta.repeats, each=each)
+
+    def _words(self, lines: np.ndarray, rows: int) -> Words:
+        """The columns in words."""
+        return {name: (codec, [lines[n, :rows]]) for n, (name, codec) in enumerate(zip(self._names, self._codecs))}
+
+    def _shown(self, block: pa.Buffer, lines: np.ndarray, rows: int, stamps: Stamps | None) -> pa.Table:
+        """The rows in Arrow; `lines` are the columns in the block."""
+        import pyarrow as pa
+
+        columns = len(self._codecs)
+        if stamps is None:
+            return pa.Table.from_batches([self._batches.batch(block, rows)]).select(range(columns))
+        lines[columns].fill(stamps.version)
+        lines[columns + 1].fill(stamps.moment)
+        batch = self._batches.batch(block, rows).add_column(columns, "_change_type", stamps.types)
+        return pa.Table.from_batches([batch])
+
+
+def straight_rows(delta: OutputDelta, schema: pa.Schema, columns: Sequence[tuple[Codec, str]]) -> StraightRows | None:
+    """What tells the rows of a delta as they lie there; None if a column has no words of 64 bits, or is cast, or there
+    are sums. Columns are codecs and variables."""
+    shape, codecs = delta.shape, [codec for codec, _ in columns]
+    are_words = all(codec.is_word and codec.arrow_type == type_ for codec, type_ in zip(codecs, schema.types))
+    if not are_words or shape.limbs > 1 or shape.parts != (TOUCHES, COUNT):
+        return None
+    return StraightRows(delta, schema, codecs, [shape.places([variable])[0] for _, variable in columns])
 
 
 def _at_times(sides: Sides) -> tuple[np.ndarray, np.ndarray]:

@@ -7,10 +7,12 @@ rows for which they refuse, are left to DuckDB.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_words
+from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.relation.base_relation import Column, Input
 from sqlfront.maintenance.relation.expressions import Expressions
@@ -21,6 +23,7 @@ from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE
 
+T = TypeVar("T")
 Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 """The codec of each column, in their order, and an array for each word of a value."""
 
@@ -86,6 +89,13 @@ class RowProgram:
         if self._program is not None:
             self._program.place(self._read)
 
+    def straight(self) -> list[tuple[Codec, str]] | None:
+        """The codec of each column, and the variable that it is; None if one is no variable."""
+        if self._items or self._constants or any(self._raw[name].kind != "variable" for name in self._shown.values()):
+            return None
+        shown = self._in_order(self._shown)
+        return [(self._codecs[name], str(self._raw[name].variable)) for name in shown.values()]
+
     def run(self, source: Rows, rows: int) -> tuple[Words, np.ndarray | None] | None:
         """The words of all columns of so many rows, and the places of those that HAVING shows, None if all are; None if
         the program refuses."""
@@ -117,7 +127,7 @@ class RowProgram:
             return source.words(str(raw.variable))
         return aggregate_words(Sums(self._parts, self._shift, source.values), raw, self._codecs[name])
 
-    def _in_order(self, found: Words) -> Words:
+    def _in_order(self, found: Mapping[str, T]) -> dict[str, T]:
         return {name: found[name] for name in self._names}
 
     def close(self) -> None:
@@ -128,3 +138,11 @@ class RowProgram:
 
 def _codec(view: MaintainedView, raw: RawColumn, dictionaries: Dictionaries) -> Codec:
     return view.codecs[str(raw.variable)] if raw.kind == "variable" else codec_for(raw.type, dictionaries)
+
+
+def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
+    """Rows in words, each once, with the sums of their weights."""
+    columns = [word for _, own in words.values() for word in own]
+    rows, sums = net_words(np.array(columns).T, weights)
+    found = iter(rows.T)
+    return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums

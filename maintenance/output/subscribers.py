@@ -106,8 +106,11 @@ class Subscribers:
 
     def _pushing(self) -> set[str]:
         """The nodes that epochs ask for their changes."""
-        pushed = chain.from_iterable(nodes for relation, nodes in self._fed.items() if relation not in self.pulled)
-        return {*self._listeners, *pushed} & self._nodes.keys()
+        names = set(self._listeners)
+        for relation, nodes in self._fed.items():
+            if relation not in self.pulled:
+                names.update(nodes)
+        return names & self._nodes.keys()
 
     def _heard(self) -> set[str]:
         """The nodes whose changes are read."""

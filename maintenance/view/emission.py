@@ -59,7 +59,7 @@ class OutputDelta(Attachment):
     def __init__(self, tree: Tree, limbs: int, machine: Machine) -> None:
         self.tree, self._machine = tree, machine
         self.variables = tuple(dict.fromkeys(tree.definition.free))
-        self.repeats = False
+        self.repeats, self._recent = False, 0
         self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.is_shared
         self._aggregates: dict[tuple[View, Route], Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
@@ -112,13 +112,21 @@ class OutputDelta(Attachment):
         changed = (sums != 0).any(0)
         return columns.T if changed.all() else columns[:, changed].T
 
+    def alone(self) -> Table | None:
+        """The table that alone has the gathered rows; None if it may have to be added to the other first."""
+        table, listed = self.table, self._listed
+        return (None if table.used else listed) if listed.used else table
+
     def clear(self) -> None:
-        """Forget what has been gathered; memory beyond a usual epoch's goes back, unless the epoch has filled it."""
-        if not (self.table.used or self._listed.used):
+        """Forget what has been gathered; memory beyond a usual epoch's goes back, unless a recent epoch filled it."""
+        added, listed = self.table.used, self._listed.used
+        if not (added or listed):
             return
-        kept = MOST_ROWS if self.table.used + self._listed.used > USUAL_ROWS // 2 else USUAL_ROWS
-        self._forget_listed()
-        if self.table.used:
+        self._recent = max(added + listed, self._recent - self._recent // 8)
+        kept = MOST_ROWS if self._recent > USUAL_ROWS // 2 else USUAL_ROWS
+        if listed:
+            self._forget_listed()
+        if added:
             self.table.clear()
         for table in (self.table, self._listed, *self._aggregates.values()):
             if table.capacity > kept:
@@ -322,11 +330,34 @@ class Emission:
                 self._listing.append(Step(child, "message", child.link, True, inside=inside))
 
 
+class CopiedWords:
+    """Words of a table's rows to be copied, each to a column of its own: the places in a row of columns 0, 1, ..., or
+    None for a column that stays as it is. `extents` are then the least words of the columns that have been written, and
+    the greatest of the last one."""
+
+    def __init__(self, places: Sequence[int | None]) -> None:
+        pairs = [(place, column) for column, place in enumerate(places) if place is not None]
+        self._wanted = np.array([len(pairs), *(word for pair in pairs for word in pair)], np.int64)
+        extents = np.zeros(len(pairs) + 1, np.int64)
+        self._addresses, self.extents = (address_of(self._wanted), address_of(extents)), extents
+
+    def copy(self, table: Table, out: int, stride: int) -> None:
+        """Copy the words of all rows to columns of `stride` words from the address `out` on."""
+        _copy_columns(table.address, *self._addresses, out, stride)
+
+
 def _columns(table: Table) -> np.ndarray:
     """The words of a table's rows, column after column."""
     words = np.empty((table.width, table.used), np.int64)
-    _copy_columns(table.address, address_of(words))
+    if table.used:
+        _all_words(table.width).copy(table, address_of(words), table.used)
     return words
+
+
+@functools.lru_cache(64)
+def _all_words(width: int) -> CopiedWords:
+    """All words of rows of so many."""
+    return CopiedWords(range(width))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ them does: a view that nobody subscribes to never computes its change.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import itertools
 import threading
 import time
@@ -155,13 +154,15 @@ class Subscription:
         """
         import pyarrow as pa
 
+        had_some = bool(self._waiting)
         changes = self._fetch(timeout)
         if changes is None:
             raise InterfaceError("the subscription is closed", hint="subscribe again")
         if not changes:
             return None
-        with contextlib.suppress(Error):  # What is here is delivered first; the next call raises.
-            self._gather(changes)
+        if had_some:
+            with contextlib.suppress(Error):  # What is here is delivered first; the next call raises.
+                self._gather(changes)
         tables = [self._shown(change) for change in changes]
         changes.clear()
         self.version = self._fetched
@@ -319,6 +320,6 @@ class CallbackThread:
                 raise  # The thread's traceback is printed: nobody waits for it. That the database is closed is no news.
 
 
-def _now() -> datetime.datetime:
-    """The time in UTC, without a zone: DuckDB gives Python no zoned times unless pytz is installed."""
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+def _now() -> int:
+    """The time in UTC, in microseconds since 1970."""
+    return time.time_ns() // 1000

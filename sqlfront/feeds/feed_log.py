@@ -26,13 +26,16 @@ class HeldChange:
     def __init__(self, lossless: pa.Table, types: Mapping[str, str] | None, first: int, last: int) -> None:
         self.lossless, self._types, self.first, self.last = lossless, types, first, last
 
-    @cached_property
+    @property
     def plain(self) -> pa.Table:
         """The changes in plain types."""
-        if self._types is None:
-            return self.lossless
+        return self.lossless if self._types is None else self._in_plain_types
+
+    @cached_property
+    def _in_plain_types(self) -> pa.Table:
         from sqlfront.maintenance.output.output_change import plain
 
+        assert self._types is not None
         return plain(self.lossless, self._types)
 
     def split(self, version: int) -> tuple[HeldChange | None, HeldChange | None]:

@@ -54,6 +54,7 @@ _ARRAYS: dict[str, tuple[type, int, int]] = {
 Fill = Callable[[str, np.ndarray], None]
 """Fills the array of a snapshot that has this name."""
 _insert_one, _seek_one = entry_point(kernels.insert_one), entry_point(kernels.seek_one)
+_measure, _gather = entry_point(kernels.measure), entry_point(kernels.gather)
 
 
 class Arrays(Protocol):
@@ -151,11 +152,12 @@ class Dictionary:
         """The strings of int64 codes as large_string or large_binary; NULL_CODE becomes NULL."""
         codes = np.ascontiguousarray(codes)
         offsets = np.empty(len(codes) + 1, np.int64)
-        bad = kernels.measure(self._at, codes.ctypes.data, offsets.ctypes.data, len(codes))
+        at = codes.ctypes.data, offsets.ctypes.data
+        bad = _measure(self._at, *at, len(codes))
         if bad >= 0:
             raise InternalError(f"code {codes[bad]} is not in the dictionary", why="it was freed or never made")
         data = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-        kernels.gather(self._at, codes.ctypes.data, offsets.ctypes.data, data.ctypes.data, len(codes))
+        _gather(self._at, *at, data.ctypes.data, len(codes))
         buffers = [validity(codes), pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
         return pa.Array.from_buffers(arrow_type, len(codes), buffers)
 

@@ -171,3 +171,12 @@ def pack_exported(array, plan, columns, data, width):
     refused = pack_batch(array, plan, columns, data, width)
     release(array)
     return refused
+
+
+@kernel("void(int64,int64,int64,int64)")
+def write_head(head, out, rows, stride):
+    """The words of a message's head: [n, then for each a number, what a row adds to it, what a word from one column to
+    the next adds]."""
+    for i in range(load(head, 0)):
+        word = load(head, 1 + 3 * i) + rows * load(head, 2 + 3 * i) + stride * load(head, 3 + 3 * i)
+        store(out, i, word)

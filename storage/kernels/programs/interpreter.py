@@ -85,7 +85,7 @@ from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row
 from sqlfront.storage.kernels.programs.rank import step_rank
 from sqlfront.storage.kernels.programs.route import alone, step_balance, step_note, step_route, step_settle, step_status
 from sqlfront.storage.kernels.programs.support import step_sign, step_transition
-from sqlfront.storage.kernels.tables.appended_rows import step_append
+from sqlfront.storage.kernels.tables.appended_rows import room_behind, step_append
 from sqlfront.storage.kernels.tables.delta import buffer, emit, lift, step_aggregate, step_scale, step_upsert
 from sqlfront.storage.kernels.tables.hash_table import clear, first_negative, sweep
 from sqlfront.storage.kernels.tables.range_scan import step_range, step_range_sum
@@ -248,7 +248,10 @@ def run(program, scratch, data, first, rows, sign):
                 found = step_project(pc, scratch, delta, width, n)
             emitter = pc + load(pc, 3) * 8
             width = load(emitter, 1) + load(emitter, 2) * load(emitter, 3)
-            delta = buffer(scratch, load(emitter, 0), max(1, width * found))
+            if load(after, 0) == APPEND:  # Rows that are only appended are made where they are to lie.
+                delta = room_behind(load(after, 2), found)
+            else:
+                delta = buffer(scratch, load(emitter, 0), max(1, width * found))
             emit(emitter, scratch, delta, found)
             n = found
         elif operation == ROUTE:

@@ -39,6 +39,8 @@ from sqlfront.storage.kernels.tables.read_ahead import read_ahead
 from sqlfront.storage.kernels.tables.write_buffer import set_aside
 
 _AHEAD = 12
+_BLOCK = 64
+"""Rows that `emit` makes at once."""
 
 
 @kernel("int64(int64,int64,int64)")
@@ -265,13 +267,9 @@ def gather_keys(at, first, row, scratch):
     return temporary
 
 
-@kernel("void(int64,int64,int64,int64)")
-def emit(at, scratch, out, found):
-    """Make the next delta from matches of a delta row and a table row.
-
-    [out buffer, out keys, out values, out limbs, delta keys, delta limbs, table keys, table limbs,
-    key words: (0 delta | 1 table, place)..., values: (delta value or -1 for 1, table value or -1 for 1)...]
-    """
+@kernel("int64(int64,int64,int64,int64,int64)")
+def emit_values(at, scratch, out, start, end):
+    """The values of a block of `emit`'s rows; 1 if one does not fit, else 0."""
     keys = load(at, 1)
     values = load(at, 2)
     limbs = load(at, 3)
@@ -283,23 +281,17 @@ def emit(at, scratch, out, found):
     matches = load(scratch, MATCHES)
     temporary = load(scratch, TEMPORARY)
     overflow = 0
-    # Column by column: the branch on where a value comes from is taken once for all rows.
-    for j in range(keys):
-        side = load(at, 8 + 2 * j)
-        place = load(at, 9 + 2 * j)
-        for i in range(found):
-            store(out, i * width + j, load(load(matches, 2 * i + side), place))
     first = 8 + 2 * keys
     for v in range(values):
         a = load(at, first + 2 * v)
         b = load(at, first + 2 * v + 1)
         if a < 0:
-            for i in range(found):
+            for i in range(start, end):
                 store(out, i * width + keys + v * limbs, 1)
                 for j in range(1, limbs):
                     store(out, i * width + keys + v * limbs + j, 0)
         elif b < 0:
-            for i in range(found):
+            for i in range(start, end):
                 overflow |= copy_value(
                     out,
                     i * width + keys + v * limbs,
@@ -309,13 +301,13 @@ def emit(at, scratch, out, found):
                     delta_limbs,
                 )
         elif limbs == 1 and delta_limbs == 1 and table_limbs == 1:
-            for i in range(found):
+            for i in range(start, end):
                 x = load(load(matches, 2 * i), delta_base + a)
                 y = load(load(matches, 2 * i + 1), table_base + b)
                 overflow |= product_overflows(x, y)
                 store(out, i * width + keys + v, x * y)
         else:
-            for i in range(found):
+            for i in range(start, end):
                 overflow |= multiply(
                     out + i * width * 8,
                     keys + v * limbs,
@@ -328,5 +320,28 @@ def emit(at, scratch, out, found):
                     table_limbs,
                     temporary,
                 )
+    return overflow
+
+
+@kernel("void(int64,int64,int64,int64)")
+def emit(at, scratch, out, found):
+    """Make the next delta from matches of a delta row and a table row.
+
+    [out buffer, out keys, out values, out limbs, delta keys, delta limbs, table keys, table limbs,
+    key words: (0 delta | 1 table, place)..., values: (delta value or -1 for 1, table value or -1 for 1)...]
+    """
+    keys = load(at, 1)
+    width = keys + load(at, 2) * load(at, 3)
+    matches = load(scratch, MATCHES)
+    overflow = 0
+    # Column by column: the branch on where a value comes from is taken once for a block, which stays in the cache.
+    for start in range(0, found, _BLOCK):
+        end = min(start + _BLOCK, found)
+        for j in range(keys):
+            side = load(at, 8 + 2 * j)
+            place = load(at, 9 + 2 * j)
+            for i in range(start, end):
+                store(out, i * width + j, load(load(matches, 2 * i + side), place))
+        overflow |= emit_values(at, scratch, out, start, end)
     if overflow != 0:
         store(scratch, FLAGS, load(scratch, FLAGS) | OVERFLOW)

@@ -20,6 +20,8 @@ from sqlfront.storage.kernels.tables.subtree_sums import add_below
 # Where RANGE goes on when it is called again; the buffer in which RANGE_SUM makes its sums.
 _POSITION, _MEMBER = 4, 5
 _SUMS = 4
+_TESTED = 16
+"""Members that are tested one by one before the last one within the bound is looked up."""
 _GROUP, _INDEX, _LOWER, _UPPER, _BESIDE, _COUNT = 6, 7, 8, 9, 10, 11
 
 
@@ -37,6 +39,32 @@ def first_passing(table, scratch, node, test, row):
         steps += 1
     store(scratch, STEPS, load(scratch, STEPS) + steps)
     return first
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def last_passing(table, scratch, node, test, row):
+    """The last member of the tree at `node` that passes an upper bound, 0 if none does. O(log group) expected."""
+    last = 0
+    steps = 0
+    while node != 0:
+        address = load(table, ROWS) + (node - 1) * load(table, WIDTH) * 8
+        passing = within(test, row, address)
+        if passing:
+            last = node
+        node = load32(address, 2 * load(table, TAIL) + (1 if passing else 0))
+        steps += 1
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+    return last
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def last_member(at, scratch, row, h):
+    """The last member for a delta row that passes the upper bound; there is one. `h` is its key's hash."""
+    group = load(at, _GROUP)
+    tail = (
+        load(group, ROWS) + (find(group, scratch, h, row, at, _COUNT + 1) * load(group, WIDTH) + load(group, TAIL)) * 8
+    )
+    return last_passing(load(at, 2), scratch, load32(tail, 2), at + load(at, _UPPER) * 8, row)
 
 
 @kernel("int64(int64,int64,int64,int64)")
@@ -67,7 +95,6 @@ def step_range(at, scratch, delta, width, rows):
     matches = load(scratch, MATCHES)
     upper = at + load(at, _UPPER) * 8
     beside = at + load(at, _BESIDE) * 8
-    count = load(at, _COUNT)
     after = 2 * (load(table, LINKS) + 2 * load(at, _INDEX))
     position = load(at, _POSITION)
     member = load(at, _MEMBER)
@@ -75,15 +102,19 @@ def step_range(at, scratch, delta, width, rows):
     steps = 0
     while position < rows and found < CHUNK:
         row = delta + position * width * 8
+        h = hash_words(gather_keys(at, _COUNT, row, scratch), load(at, _COUNT))
         if member == 0:
-            h = hash_words(gather_keys(at, _COUNT, row, scratch), count)
             member = first_member(at, scratch, row, h)
             if beside != at:
                 member = passing_from(table, load(at, _INDEX), scratch, member, beside, row)
             steps += 1
-        while member != 0 and found < CHUNK:
+        tests = CHUNK
+        if beside == at:
+            tests = _TESTED if upper != at else 0
+        while member != 0 and found < CHUNK and tests > 0:
             address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
             steps += 1
+            tests -= 1
             if upper != at and not within(upper, row, address):  # All later members are beyond it, too.
                 member = 0
             else:
@@ -93,6 +124,21 @@ def step_range(at, scratch, delta, width, rows):
                 member = load32(address, after)
                 if beside != at:
                     member = passing_from(table, load(at, _INDEX), scratch, member, beside, row)
+        # The rest of a long list is not tested: its last member is looked up.
+        last = 0
+        if member != 0 and found < CHUNK and upper != at:
+            steps += 1
+            if within(upper, row, load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8):
+                last = last_member(at, scratch, row, h)
+            else:
+                member = 0
+        while member != 0 and found < CHUNK:
+            address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
+            steps += 1
+            store(matches, 2 * found, row)
+            store(matches, 2 * found + 1, address)
+            found += 1
+            member = 0 if member == last else load32(address, after)
         if member == 0:
             position += 1
     store(at, _POSITION, -1 if position >= rows else position)

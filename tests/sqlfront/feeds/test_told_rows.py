@@ -12,6 +12,9 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.chained_rows import ChainedFastPath
+from sqlfront.maintenance.output.output_change import images as images_of
+from sqlfront.maintenance.view.emission import USUAL_ROWS
+from sqlfront.storage.kernels.layout import CHUNK
 
 TABLES = {"t": "(k BIGINT, a BIGINT, s VARCHAR, d DECIMAL(9, 2))", "q": "(k BIGINT, a BIGINT, x BIGINT)"}
 JOIN = "FROM t JOIN q ON t.k = q.k AND t.a >= q.a"
@@ -19,6 +22,10 @@ VIEWS = {
     "all columns": f"SELECT t.*, q.* {JOIN}",
     "equal rows": f"SELECT t.s, q.x {JOIN}",
     "one side": f"SELECT q.x {JOIN}",
+    "numbers": f"SELECT t.a, q.x, t.k, q.a AS b {JOIN}",
+    "all numbers": "SELECT a, k FROM t",
+    "outer numbers": "SELECT t.a, q.x FROM t LEFT JOIN q ON t.k = q.k",
+    "distinct numbers": f"SELECT DISTINCT q.x, t.a {JOIN}",
     "computed": f"SELECT t.a + q.x AS y, t.d {JOIN}",
     "constants": "SELECT k, a, CAST(NULL AS BIGINT) AS none, 3 AS n FROM q",
     "three tables": "SELECT t.s, q.x, u.s AS other FROM t, q, t u WHERE t.k = q.k AND q.k = u.k AND q.a < u.a",
@@ -40,7 +47,9 @@ VIEWS = {
     "of a view": f"SELECT x, count(*) AS n FROM (SELECT q.x, t.s {JOIN} UNION ALL SELECT x, NULL FROM q) GROUP BY x",
     "nearest": "SELECT t.s, q.x FROM t ASOF JOIN q ON t.k = q.k AND t.a >= q.a",
 }
-PLAIN = ["all columns", "equal rows", "one side", "three tables", "outer", "distinct", "groups", "best", "nearest"]
+JOINED_NUMBERS = ["one side", "numbers", "outer numbers", "distinct numbers"]
+NUMBERS = [*JOINED_NUMBERS, "all numbers"]
+PLAIN = [*JOINED_NUMBERS, "all columns", "equal rows", "three tables", "outer", "distinct", "groups", "best", "nearest"]
 
 
 def opened(query: str) -> sqlfront.Connection:
@@ -97,6 +106,8 @@ def test_changes_are_the_difference_of_the_rows(name: str, seed: int) -> None:
             assert told(feed) == Counter({row: count for row, count in expected.items() if count}), (name, changes)
             changed += any(expected.values())
         gates = con.session.database.engine.gates
+        straight = vars(con.view("v")._entry.maintained.changes).get("_straight")
+        assert (straight is not None) == (name in NUMBERS), "rows of numbers alone are told as they lie"
         assert name not in PLAIN or all(isinstance(gates[f"main.{table}"], ChainedFastPath) for table in TABLES)
     assert changed > 9
     assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
@@ -188,6 +199,13 @@ def test_a_large_change_of_one_row_goes_the_short_way(monkeypatch: pytest.Monkey
         for weight in (1, -1):
             con.apply_row("t", (1, count, "a", None), weight)
             assert told(feed) == {("a", 7): weight * count}
+        delta = con.view("v")._entry.maintained.delta
+        assert delta is not None
+        kept = delta._listed.capacity
+        for number in range(40):  # The memory of a large change goes back, but not with the first small one.
+            con.apply_row("t", (1, 0, "b", None), 1 - 2 * (number % 2))
+            assert number > 2 or delta._listed.capacity == kept >= count
+        assert delta._listed.capacity <= USUAL_ROWS < kept
     assert not con.execute("FROM v").fetchall()
     con.close()
 
@@ -204,4 +222,59 @@ def test_a_subscriber_that_has_gone_is_told_nothing() -> None:
         con.apply_row("t", (1, 3 + number, "a", 1))
     assert not isinstance(con.session.database.engine.gates["main.t"], ChainedFastPath)
     assert con.view("v").count() == 5
+    con.close()
+
+
+@pytest.mark.parametrize("test", ["q.a <= t.a", "q.a < t.a", "q.a BETWEEN t.a - 3000 AND t.a"])
+def test_a_long_range_ends_at_its_bound(test: str) -> None:
+    """Members are tested one by one, and then listed to the last within the bound: over more than a chunk, too."""
+    low = -3000 if "BETWEEN" in test else None
+    con = opened(f"SELECT t.a, q.a AS b, q.x FROM t, q WHERE {test}")
+    places = [number // 2 for number in range(2 * (CHUNK + 40))]
+    con.apply({"q": pa.table({"k": [1] * len(places), "a": places, "x": range(len(places))})})
+    with con.view("v").subscribe(snapshot=False) as feed:
+        for a in (-1, 0, 1, *range(5, 10), CHUNK // 2 - 1, CHUNK // 2, CHUNK - 1, CHUNK, CHUNK + 39, 2 * CHUNK):
+            within = [
+                (a, b, x)
+                for x, b in enumerate(places)
+                if (b < a or (b == a and "<" not in test.replace("<=", ""))) and (low is None or b >= a + low)
+            ]
+            for weight in (1, -1):
+                con.apply_row("t", (1, a, None, None), weight)
+                assert told(feed) == dict.fromkeys(within, weight), a
+    con.close()
+
+
+def test_equal_numbers_that_cancel_are_not_told() -> None:
+    con = opened(VIEWS["outer numbers"])
+    con.apply({"q": pa.table({"k": [1, 2, 2], "a": [0, 0, 1], "x": [7, 7, 8]})})
+    con.apply_row("t", (1, 0, "a", 1))
+    with con.view("v").subscribe(snapshot=False) as feed:
+        apply(con, [("t", (1, 0, "a", 1), -1), ("t", (2, 0, "a", 1), 1)])
+        assert told(feed) == {(0, 8): 1}
+        apply(con, [("t", (2, 0, "a", 1), -1), ("t", (1, 0, "a", 1), 1), ("t", (1, 5, "a", 1), 1)])
+        assert told(feed) == {(0, 8): -1, (5, 7): 1}
+    con.close()
+
+
+def test_rows_of_numbers_are_told_once_for_each_listener() -> None:
+    """The stamps of one listener are not those of another."""
+    con, heard = opened(VIEWS["numbers"]), list[pa.Table]()
+    con.apply_row("q", (1, 1, 7))
+    entry = con.view("v")._entry
+
+    def listen(epoch: int, change: Any) -> None:
+        heard.extend(images_of(change, epoch + more, more) for more in (0, 10))
+
+    with con.view("v").subscribe(snapshot=False) as feed:
+        con.session.database.engine.listen(entry.maintained.name, listen)
+        con.apply_row("t", (1, 3, "a", None))
+        change = feed.poll()
+    assert change is not None
+    version = change.column("_commit_version").to_pylist()[0]
+    for number, table in enumerate(heard):
+        assert table.select(["a", "x", "k", "b"]).to_pylist() == [{"a": 3, "x": 7, "k": 1, "b": 1}]
+        assert table.schema.names == change.schema.names
+        assert table.column("_commit_version").to_pylist() == [version + 10 * number]
+        assert table.column("_commit_timestamp").cast(pa.int64()).to_pylist() == [10 * number]
     con.close()

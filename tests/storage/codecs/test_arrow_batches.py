@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sqlfront.storage.codecs.arrow_batches import as_arrow_rows, frame_columns, in_one_chunk
+from sqlfront.storage.codecs.arrow_batches import as_arrow_rows, frame_columns, in_one_chunk, short_text
 
 FRAMES: dict[str, Any] = {
     "whole numbers": {"a": [1, -2], "b": np.array([3, 2**63], "u8"), "c": np.array([1, 2], "i2")},
@@ -48,3 +48,22 @@ def test_a_small_table_of_many_chunks_is_put_into_one():
     found = in_one_chunk(many)
     assert isinstance(found, pa.RecordBatch) and pa.Table.from_batches([found]).equals(many)
     assert in_one_chunk(large) is large and in_one_chunk(some.schema.empty_table()).num_rows == 0
+
+
+@pytest.mark.parametrize("values", [[], [None], ["a", None, "", "bcd"], ["x" * 1000] * 3000])
+def test_large_text_is_short_text_over_the_same_bytes(values: list[str | None]) -> None:
+    array = pa.array(values, pa.large_string())
+    for part in (array, array.slice(1), array.slice(len(values))):
+        found = short_text(part)
+        assert found is not None and found.equals(part.cast(pa.string()))
+        found.validate(full=True)
+    if len(values) > 1:
+        assert short_text(array).buffers()[2].address == array.buffers()[2].address
+
+
+def test_text_of_two_gigabytes_has_no_short_form() -> None:
+    """Nobody reads the bytes: they are memory that the system has only promised."""
+    size = 2**31
+    data = pa.py_buffer(np.empty(size, np.uint8))
+    array = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(np.array([0, size])), data])
+    assert short_text(array) is None
