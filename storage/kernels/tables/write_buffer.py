@@ -25,6 +25,7 @@ from sqlfront.storage.kernels.layout import (
     CAPACITY,
     CHUNK,
     DIRTY,
+    FREE,
     HOT_BITS,
     HOT_WORDS,
     INDEX_LIST,
@@ -62,6 +63,8 @@ from sqlfront.storage.kernels.tables.read_ahead import is_missing, read_ahead, r
 
 # The buffer has at most a sixteenth of the table's rows, and the table takes them in by 128 parts.
 _SHARE, _PARTS = 16, 128
+# A 256th of the table's rows is merged as it comes: to look for the rows of each part would take longer.
+_FEW = 256
 _LIMIT = 1 << 61
 _PAGE = 1 << 12
 _READ = 1 << 20
@@ -218,16 +221,22 @@ def take_in(table, scratch, buffer, kept, hashed):
 def merge_part(table, scratch):
     """Let the next part of a table take in what waits for its rows."""
     part = load(table, BUFFER_PART)
-    merge_rows(table, scratch, part, load(table, USED))
+    merge_rows(table, scratch, part, _PARTS, load(table, USED))
     store(table, BUFFER_PART, (part + 1) % _PARTS)
 
 
 @kernel("void(int64,int64)")
 def merge_buffer(table, scratch):
     """Let a table take in all that waits in its write buffer. O(rows that wait)."""
+    buffer = load(table, WRITE_BUFFER)
+    if buffer == 0 or load(buffer, LIVE) == 0:
+        return
     used = load(table, USED)  # Rows that are new in the table do not move the bounds of its parts.
-    for part in range(_PARTS):
-        merge_rows(table, scratch, part, used)
+    parts = 1 if load(buffer, LIVE) * _FEW <= used else _PARTS
+    for part in range(parts):
+        merge_rows(table, scratch, part, parts, used)
+    store(buffer, USED, 0)
+    store(buffer, FREE, 0)
 
 
 @kernel("void(int64)")
@@ -239,15 +248,13 @@ def settle_buffer(table):
         free(scratch)
 
 
-@kernel("void(int64,int64,int64,int64)")
-def merge_rows(table, scratch, part, rows):
-    """Let a part of the first `rows` rows of a table take in what waits for them; the last one what waits for later
-    rows, too: they have moved to the front."""
-    first = rows * part // _PARTS
-    end = _LIMIT if part + 1 == _PARTS else rows * (part + 1) // _PARTS
+@kernel("void(int64,int64,int64,int64,int64)")
+def merge_rows(table, scratch, part, parts, rows):
+    """Let one of `parts` of the first `rows` rows of a table take in what waits for them; the last one what waits for
+    later rows, too: they have moved to the front."""
+    first = rows * part // parts
+    end = _LIMIT if part + 1 == parts else rows * (part + 1) // parts
     buffer = load(table, WRITE_BUFFER)
-    if buffer == 0 or load(buffer, LIVE) == 0:
-        return
     keys = load(buffer, KEYS)
     limbs = load(buffer, LIMBS)
     width = load(buffer, WIDTH) * 8
@@ -271,7 +278,8 @@ def merge_rows(table, scratch, part, rows):
             take_in(table, scratch, buffer, load(kept, i), hashes + i * 8)
     free(hashes)
     free(kept)
-    let_go(table, first, min(end, load(table, USED)))
+    if parts > 1:
+        let_go(table, first, min(end, load(table, USED)))
 
 
 @kernel("void(int64,int64,int64)")

@@ -124,3 +124,13 @@ def test_no_change_waits_where_a_sum_might_not_fit(tmp_path: Path) -> None:
     assert (waiting_rows(one.table), one.table.header[at.BUFFERED]) == (0, 0)
     one.change([(key, 1) for key in range(200, 300)])
     one.check()
+
+
+def test_few_rows_are_merged_as_they_come(tmp_path: Path) -> None:
+    one = Buffered(tmp_path, 1)
+    one.change([(300, 1)])
+    assert waiting_rows(one.table) == 1
+    one.check()
+    one.change([(key, 1) for key in range(20)])
+    assert waiting_rows(one.table) == 20
+    one.check()
