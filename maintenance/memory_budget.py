@@ -18,10 +18,8 @@ from sqlfront.maintenance.epoch import shown_relation
 from sqlfront.maintenance.kept_changes import KeptChanges
 from sqlfront.maintenance.program.room import size_text
 from sqlfront.maintenance.replanning import Replanning
-from sqlfront.maintenance.write_buffers import WriteBuffers
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores.spill import Spill, spilled_bytes
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.maintenance.write_buffers import WriteBuffers
+    from sqlfront.storage.stores.spill import Spill
 
 SETTING = "sqlfront_memory"
 _NEAR = 0.75
@@ -47,6 +47,7 @@ class MemoryBudget(Replanning):
 
     memory_budget = math.inf
     spill: Spill | None = None
+    write_buffers: WriteBuffers | None = None
     _uncounted = _left = 0.0
     _widest = 1
     _is_near = False
@@ -55,7 +56,6 @@ class MemoryBudget(Replanning):
         super().__init__(evaluate, lock, watch)
         self.kept = KeptChanges(self.lock, lambda: self.memory_limit())
         self.machine.budget = self
-        self.write_buffers = WriteBuffers(self)
         self._built: list[MaintainedView] = []
 
     def memory(self) -> int:
@@ -66,7 +66,12 @@ class MemoryBudget(Replanning):
 
     def spill_to(self, directory: str | None) -> None:
         """Spill large arrays, before there is any, if a directory is given."""
-        self.spill = None if directory is None else Spill(directory)
+        if directory is None:
+            return
+        from sqlfront.maintenance.write_buffers import WriteBuffers
+        from sqlfront.storage.stores.spill import Spill
+
+        self.spill, self.write_buffers = Spill(directory), WriteBuffers(self)
         for dictionary in self.dictionaries:
             dictionary.spill = self.spill
 
@@ -74,6 +79,8 @@ class MemoryBudget(Replanning):
         """How many of the bytes of `memory` are spilled."""
         if self.spill is None:
             return 0
+        from sqlfront.storage.stores.spill import spilled_bytes
+
         tables = {id(table): table for table in self._all_tables()}.values()
         return sum(map(spilled_bytes, tables)) + sum(one.spilled_bytes() for one in self.dictionaries)
 
@@ -280,7 +287,8 @@ class MemoryBudget(Replanning):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
-        self.write_buffers.find(self._programs)
+        if self.write_buffers is not None:
+            self.write_buffers.find(self._programs)
         for table in self._all_tables() if self.spill is not None else ():
             self.opened(table)
 

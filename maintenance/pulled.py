@@ -58,7 +58,8 @@ class PulledRelations:
 
         What waits in write buffers is merged. DataError if a row cannot be computed: its groups go on waiting.
         """
-        self._engine.write_buffers.merge(relations)
+        if (buffers := self._engine.write_buffers) is not None:
+            buffers.merge(relations)
         for name, nodes in self._fed.items():
             if name in relations and any(_waiting(node) for node in nodes):
                 with self._pulling:
@@ -71,7 +72,8 @@ class PulledRelations:
 
     def catch_up_all(self) -> None:
         """Pull all that waits, but for what cannot be computed."""
-        self._engine.write_buffers.merge_all()
+        if (buffers := self._engine.write_buffers) is not None:
+            buffers.merge_all()
         for name in self._fed:
             with suppress(Error):
                 self.catch_up([name])

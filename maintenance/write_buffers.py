@@ -39,8 +39,6 @@ class WriteBuffers:
 
     def find(self, programs: Mapping[str, RelationPrograms]) -> None:
         """Find the tables again, after programs or listeners have come or gone."""
-        if self._engine.spill is None:
-            return
         before = [table for tables in self._tables.values() for table in tables]
         used = {name: _added_and_read(program.body) for name, program in programs.items()}
         read = set[int]().union(*(read for _, read in used.values()))

@@ -41,7 +41,6 @@ from sqlfront.maintenance.view.emission import CopiedWords, OutputDelta
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers
-from sqlfront.storage.codecs.word_batches import WordBatches
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
@@ -250,6 +249,8 @@ class StraightRows:
 
     def __init__(self, delta: OutputDelta, schema: pa.Schema, codecs: Sequence[Codec], places: Sequence[int]) -> None:
         import pyarrow as pa
+
+        from sqlfront.storage.codecs.word_batches import WordBatches
 
         self._delta, self._shape, self._codecs, self._names = delta, delta.shape, codecs, schema.names
         version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))

@@ -15,7 +15,6 @@ from sqlfront.maintenance.ranked.cursor import RankedRows, RankedWalk
 from sqlfront.maintenance.ranked.keyset_start import equal_start
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.tree.walk import Walk
-from sqlfront.maintenance.turns.rows_in_turn import RowsInTurn
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.windows.order_walk import OrderWalk, partition_walk
 from sqlfront.maintenance.windows.qualified_rows import qualified_walk
@@ -108,6 +107,8 @@ class TurnRows:
         self._view, self.trees = view, list[Tree]()
 
     def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
+        from sqlfront.maintenance.turns.rows_in_turn import RowsInTurn
+
         view = self._view
         assert view.plan.turns is not None
         return RowsInTurn(view.tree, view.plan.turns, where or {}, view.reads)

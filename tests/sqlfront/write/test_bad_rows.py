@@ -16,7 +16,7 @@ BAD = {
     "overflow": ("a INTEGER", "(2000000000)", "SELECT a * 2000000000 AS b FROM z", "Overflow in multiplication"),
     "division": ("a INTEGER", "(0)", "SELECT 10 // a AS b FROM z", "Division by zero"),
     "late row": ("s VARCHAR", "(CASE i WHEN 199999 THEN 'x' ELSE '1' END)", "SELECT s::INTEGER AS a FROM z", "'x'"),
-    "nan": ("c DOUBLE", "('NaN')", "SELECT sum(x * c) AS s FROM z, (SELECT x FROM y)", "met NaN"),
+    "infinite": ("c DOUBLE", "(1e200)", "SELECT sum(c * x * c) AS s FROM z, (SELECT x FROM y)", "met NaN"),
 }
 
 
