@@ -94,7 +94,13 @@ class MemoryBudget(Replanning):
                 why=error,
                 hint="make room there, or connect with another sqlfront_spill",
             )
-        if self.memory_budget < math.inf and (taken := self._taken(more)) > self.memory_budget:
+        if self.memory_budget == math.inf:
+            return
+        taken = self._taken(more)
+        if taken > self.memory_budget and self.write_buffers is not None:
+            self.write_buffers.give_up()
+            taken = self._taken(more)
+        if taken > self.memory_budget:
             raise OperationalError(
                 f"{what} would let the views take {size_text(taken)} of memory",
                 why=f"{SETTING} is {size_text(self.memory_budget)}",

@@ -58,13 +58,13 @@ class PulledRelations:
 
         What waits in write buffers is merged. DataError if a row cannot be computed: its groups go on waiting.
         """
-        if (buffers := self._engine.write_buffers) is not None:
-            buffers.merge(relations)
         for name, nodes in self._fed.items():
             if name in relations and any(_waiting(node) for node in nodes):
                 with self._pulling:
                     if any(_waiting(node) for node in nodes):
                         self._engine.pull(name, nodes)
+        if (buffers := self._engine.write_buffers) is not None:
+            buffers.merge(relations)
 
     def waits(self, relations: Collection[str]) -> bool:
         """Whether changes wait for one of these relations."""
@@ -72,11 +72,11 @@ class PulledRelations:
 
     def catch_up_all(self) -> None:
         """Pull all that waits, but for what cannot be computed."""
-        if (buffers := self._engine.write_buffers) is not None:
-            buffers.merge_all()
         for name in self._fed:
             with suppress(Error):
                 self.catch_up([name])
+        if (buffers := self._engine.write_buffers) is not None:
+            buffers.merge_all()
 
     def bound(self) -> None:
         """Pull where as many groups wait as a node has memory for in a usual epoch."""

@@ -39,11 +39,11 @@ class WriteBuffers:
 
     def find(self, programs: Mapping[str, RelationPrograms]) -> None:
         """Find the tables again, after programs or listeners have come or gone."""
-        before = [table for tables in self._tables.values() for table in tables]
+        before = self.tables()
         used = {name: _added_and_read(program.body) for name, program in programs.items()}
         read = set[int]().union(*(read for _, read in used.values()))
         self._tables = {name: self._added_to(name, added - read) for name, (added, _) in used.items()}
-        now = [table for tables in self._tables.values() for table in tables]
+        now = self.tables()
         for table in before + now:
             buffer_changes(table, table in now)
 
@@ -59,9 +59,15 @@ class WriteBuffers:
         """Let nothing wait."""
         self.merge(list(self._tables))
 
-    def may_wait(self, relations: Collection[str]) -> bool:
-        """Whether a table that takes changes of these relations may have a write buffer."""
-        return any(self._tables.get(name) for name in relations)
+    def give_up(self) -> None:
+        """Let nothing wait until programs are made again: the memory is needed."""
+        for table in self.tables():
+            buffer_changes(table, False)
+        self._tables = {}
+
+    def tables(self) -> list[Table]:
+        """The tables that may have a write buffer."""
+        return [table for tables in self._tables.values() for table in tables]
 
     def _added_to(self, name: str, addresses: Set[int]) -> list[Table]:
         """The stores of a relation at these addresses whose changes may wait."""
@@ -69,7 +75,8 @@ class WriteBuffers:
         nodes = [node for node in engine.nodes.values() if name in node.relations]
         if not all(isinstance(node, TreeNode) and all(map(_only_adds, node.view.members)) for node in nodes):
             return []
-        tables = [store.table for store in relation.stores.values()]
+        # The rows of a change table itself are read by all that reads the table.
+        tables = [store.table for store in relation.stores.values() if store is not relation.base]
         return [table for table in tables if table.address in addresses and may_buffer(table)]
 
 

@@ -255,8 +255,7 @@ class View:
         session, entry = self._connection.session, self._entry
         captured = {session.database.relation_key(table) for table in session.database.capture.tables()}
         is_late = entry.maintained.name in late_views(session.database)
-        buffers = session.database.engine.write_buffers
-        waits = buffers is not None and buffers.may_wait(entry.maintained.relations)
+        waits = session.database.engine.write_buffers is not None
         is_quick = captured.isdisjoint(entry.tables) and not (is_late or waits) and session.revision >= 0
         self._quick = (session.revision, variables) if is_quick else None
 

@@ -195,6 +195,8 @@ def step_upsert(at, scratch, delta, rows):
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
     aside = set_aside(table, scratch, delta, hashes, rows)
+    if aside:
+        reserve(table, rows)  # What has waited may have taken the room.
     if read_ahead(table, hashes, rows) or aside:
         gather_hot(table, hashes, rows)
     for x in range(indexes):

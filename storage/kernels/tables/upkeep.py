@@ -397,6 +397,7 @@ def rescale(table, value, bits):
 @kernel("void(int64)")
 def release_references(table):
     """Take back all of a table's references to dictionary codes, before it goes."""
+    settle_buffer(table)
     slots = load(table, SLOTS)
     for i in range(load(table, MASK) + 1):
         slot = load(slots, i)

@@ -7,8 +7,9 @@ table after the other takes in what waits for its rows: pages of rows that lie t
 
 So a row is the sum of its words in both. The engine marks tables that nothing reads while an epoch runs as BUFFERED,
 and merges the buffer before anything else reads them (maintenance/write_buffers.py). A row is in the buffer only if the
-table has one of its hash, with a positive count. A change that takes rows away goes to the table itself, after what
-waits for its key: so the table tells which row has come to a count of 0, or below.
+table has one of its hash. A change that takes rows away goes to the table itself, after what waits for its key: so the
+table tells which row has come to a count of 0, or below. Nothing begins to wait beside such a change, nor until rows
+without a count are gone: a row that goes with its epoch would leave what waits behind.
 
 Additions that do not fit have to be told by the epoch that brings them. So BUFFER_BOUND bounds the last words of all
 values, and nothing waits once sums might not fit. Pages without hot rows are written and given back after each part:
@@ -25,6 +26,7 @@ from sqlfront.storage.kernels.layout import (
     CAPACITY,
     CHUNK,
     DIRTY,
+    DIRTY_USED,
     FREE,
     HOT_BITS,
     HOT_WORDS,
@@ -92,6 +94,9 @@ def set_aside(table, scratch, delta, hashes, rows):
         if load(table, ROWS_MAPPED) & SPILLED == 0 or not is_missing(table, 1, hashes, rows):
             return False
         buffer = new_buffer(table)
+        if not note_values(table, delta, width, rows):  # It may have been unknown before.
+            stop_buffering(table)
+            return False
     if load(buffer, LIVE) + rows > load(buffer, CAPACITY):
         merge_buffer(table, scratch)
         drop_buffer(table)
@@ -100,12 +105,15 @@ def set_aside(table, scratch, delta, hashes, rows):
     words = load(table, HOT_WORDS)
     hot = load(table, USED) // HOT_SHARE
     reserve(buffer, rows)
+    waits = load(table, DIRTY_USED) == 0
+    for i in range(rows):
+        waits = waits and sign_of(delta + i * width * 8, keys, limbs) > 0
     for i in range(rows):
         h = load(hashes, i)
         source = delta + i * width * 8
         row = row_of(table, h)
         often = is_warm(bits, words, row) if row < hot else is_hot(bits, words, row)
-        seldom = row >= 0 and not often and sign_of(source, keys, limbs) > 0
+        seldom = waits and row >= 0 and not often
         if row >= 0:
             set_bit(bits, row)
         kept = find(buffer, scratch, h, source, 0, 0)
