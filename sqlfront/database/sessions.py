@@ -51,7 +51,7 @@ class Session:
     `scans` are the objects that registered names scan, or the views for which DuckDB answers, `gates` the fast paths of
     apply_row, `unread` all rows of a view before DuckDB reads them; `tables`, `meant`, `settings`, `defaults` and
     `plans` (read/short_reads.py) remember what names mean, until `forget_names`. While `passing`, no scan may begin.
-    `is_ending`: a transaction ends with the statement that runs; after it, that something has cut the statement short.
+    `is_ending`: DuckDB may have a transaction of the running statement alone; of the last one, if that was cut short.
     """
 
     def __init__(self, database: Database) -> None:
@@ -201,14 +201,14 @@ class Session:
         self.is_ending = False
 
     def begin_ending(self) -> Transaction:
-        """Begin a transaction that ends with its statement: whoever calls it takes it back if anything fails."""
+        """Begin a transaction that ends with its statement. The caller rolls back if anything fails."""
         self.is_ending = True
         self.duck.begin()
         self.transaction = transaction = Transaction(self.database, self.duck)
         return transaction
 
     def _end_cut_short(self) -> None:
-        """Take back what a statement has left in DuckDB that Ctrl-C cut short outside the care of its handlers."""
+        """Roll back what a statement has left in DuckDB: Ctrl-C came where no handler of the statement could."""
         with Uninterrupted():
             rollback(self.duck)
             self.is_ending = False

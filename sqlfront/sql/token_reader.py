@@ -47,7 +47,7 @@ _CLOSED = {"(": ")", "[": "]", "{": "}"}
 
 
 class Fault(ParseError):
-    """A syntax error, of which `TokenReader.furthest` may tell more."""
+    """A syntax error at the token that was read. `TokenReader.furthest` is the error to show."""
 
 
 class TokenReader(DuckDBParser):

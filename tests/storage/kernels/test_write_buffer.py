@@ -23,7 +23,7 @@ KEYS = 400
 
 
 def equal_hashes(count: int) -> list[tuple[int, int]]:
-    """Pairs of keys, of which few have one hash."""
+    """Pairs of keys that share a hash."""
     met, pairs = dict[int, int](), list[tuple[int, int]]()
     words = np.zeros(2, np.int64)
     for key in range(1000, 400_000):
