@@ -344,7 +344,7 @@ def put_in_place(database: Database, con: Any, drafted: Draft, bound: Bound, old
 
 
 def refuse_passed(database: Database, entry: ViewEntry) -> None:
-    """ProgrammingError for a view that cannot be built anew: the view, or a reader of it, needs rows that are not kept."""
+    """ProgrammingError for a view that cannot be built anew: the view, or a reader of it, needs rows that are gone."""
     passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
     if passing is not None:
         raise ProgrammingError(
