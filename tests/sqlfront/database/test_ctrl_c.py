@@ -100,6 +100,7 @@ def repeat_until_interrupted(action, seconds):
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # The first signal met a finalizer.
 @pytest.mark.parametrize("way", WAYS)
 def test_ctrl_c_leaves_whole_epochs(con, way):
     size = 20_000 if way in ("apply", "transaction") else 1
