@@ -1,10 +1,10 @@
 """spill: a view in temporary files, in a process with less memory than it takes, beside the same view in memory.
 
-`python -m benchmarks.spill [--keys 3000000] [--batches 200] [--warm 250] [--times 3] [--directory DIR] [--scattered]`.
+`python -m benchmarks.spill [--keys 3000000] [--batches 200] [--warm 450] [--times 3] [--directory DIR] [--scattered]`.
 
 A process keeps sums by key of events that are not retained. First each key gets an event. Then batches of 10,000 events
 come, 90 % of them for a tenth of the keys: the keys that came first, or any (`--scattered`). The first batches are left
-out of the figures (`--warm`): until then changes wait that have to be written later. Before the first event the process
+out of the figures (`--warm`): until then more begin to wait than are written. Before the first event the process
 enters a memory-limited control group. The group has a `times`th part of the state, and what the process takes beside
 the state. The other side has no limit and no spill. At the end the view is compared with sums by numpy.
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=3_000_000)
     parser.add_argument("--batches", type=int, default=200)
-    parser.add_argument("--warm", type=int, default=250)
+    parser.add_argument("--warm", type=int, default=450)
     parser.add_argument("--times", type=float, default=3.0)
     parser.add_argument("--directory", default=".")
     parser.add_argument("--scattered", action="store_true")
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"Spilled, the view takes {spilled['changes/s'] / memory['changes/s']:.2f} of the changes per second, and a "
         f"program without an engine {alone['changes/s'] / memory['changes/s']:.2f}.",
         "The program changes rows in their places: a row that changes seldom costs a page that is read and a page that "
-        "is written. In the view such changes wait in memory, and one page takes in several.",
+        "is written. In the view changes wait in memory, one page takes in several, and rows that change often stay.",
         f"The disk reads {reads:,.0f} or writes {writes:,.0f} pages per second. The pages of an event take the disk "
         f"{1e6 * pages:.1f} us, and the event in memory {1e6 / memory['changes/s']:.1f} us.",
     ]

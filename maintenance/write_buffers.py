@@ -1,8 +1,8 @@
 """Changes of spilled rows that wait in memory until somebody reads them: which tables may have a write buffer.
 
 A row that is not in memory costs a page that is read and one that is written when it changes in its place. So a
-spilled table that programs only add to has a buffer (storage/kernels/tables/write_buffer.py): changes of rows that
-seldom change wait there for others of the same pages. Reads merge the buffer first, as they take in groups that wait.
+spilled table that programs only add to has a buffer (storage/kernels/tables/write_buffer.py): changes wait there for
+others of the same pages. Reads merge the buffer first, as they take in groups that wait.
 
 Invariant: a table is marked as BUFFERED only while nothing reads it as an epoch runs. Its address is in no operation of
 a program but UPSERT, and in checks and sweeps, which ask for the rows that the epoch has emptied. No node tells its

@@ -197,7 +197,7 @@ def step_upsert(at, scratch, delta, rows):
     aside = set_aside(table, scratch, delta, hashes, rows)
     if aside:
         reserve(table, rows)  # What has waited may have taken the room.
-    if read_ahead(table, hashes, rows) or aside:
+    if read_ahead(table, hashes, rows) and not aside:
         gather_hot(table, hashes, rows)
     for x in range(indexes):
         read_ahead(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0), hashes + (1 + x) * rows * 8, rows)

@@ -6,8 +6,9 @@ many changes as the quarter has rows, and what it was before is kept. While page
 that changes while its bit is set, and was before, is exchanged with a row of the quarter whose bit is neither.
 
 An exchange changes the numbers of two rows, and only their slots name these: a table with indexes, or a group table, is
-left alone. Rows without a positive count stay, as the list of dirty rows names them. A changed row costs O(1): at most
-16 rows are passed to find one without a bit.
+left alone. So is a table with a write buffer, where rows that change often stay in the buffer. Rows without a positive
+count stay, as the list of dirty rows names them. A changed row costs O(1): at most 16 rows are passed to find one
+without a bit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""A table beside a spilled one, in memory, in which changes of rows that seldom change wait: its write buffer.
+"""A table beside a spilled one, in memory, in which changes of rows wait: its write buffer.
 
 A row that seldom changes is not in memory when it does. To change it in its place takes a page that is read and a page
-that is written. Its change is added to the write buffer instead, by its key. When the buffer is full, one part of the
+that is written. So a change is added to the write buffer instead, by its key. When the buffer is full, one part of the
 table after the other takes in what waits for its rows: pages of rows that lie together, several changes for each
-(Severance and Lohman 1976, differential files; O'Neil et al. 1996, the log-structured merge-tree).
+(Severance and Lohman 1976, differential files; O'Neil et al. 1996, the log-structured merge-tree). A row that has
+changed again since its part was last merged stays for another turn: so rows that change often are in memory, wherever
+they lie in the table (the second chance of Corbato 1968).
 
 So a row is the sum of its words in both. The engine marks tables that nothing reads while an epoch runs as BUFFERED,
 and merges the buffer before anything else reads them (maintenance/write_buffers.py). A row is in the buffer only if the
@@ -12,8 +14,8 @@ table tells which row has come to a count of 0, or below. Nothing begins to wait
 without a count are gone: a row that goes with its epoch would leave what waits behind.
 
 Additions that do not fit have to be told by the epoch that brings them. So BUFFER_BOUND bounds the last words of all
-values, and nothing waits once sums might not fit. Pages without hot rows are written and given back after each part:
-when the system is short of memory, it writes all changed pages, hot ones too. A changed row costs O(1), amortized.
+values, and nothing waits once sums might not fit. The pages of a part are written and given back after it: when the
+system is short of memory, it writes all changed pages. A changed row costs O(1), amortized.
 """
 
 from __future__ import annotations
@@ -28,8 +30,6 @@ from sqlfront.storage.kernels.layout import (
     DIRTY,
     DIRTY_USED,
     FREE,
-    HOT_BITS,
-    HOT_WORDS,
     INDEX_LIST,
     KEYS,
     LIMBS,
@@ -60,16 +60,16 @@ from sqlfront.storage.kernels.tables.hash_table import (
     upsert,
 )
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.hot_rows import HOT_SHARE, bits_of, is_hot, is_warm, set_bit
 from sqlfront.storage.kernels.tables.read_ahead import is_missing, read_ahead, row_of
 
-# The buffer has at most a sixteenth of the table's rows, and the table takes them in by 128 parts.
-_SHARE, _PARTS = 16, 128
+# The buffer has at most a sixth of the table's rows, and the table takes them in by 64 parts.
+_SHARE, PARTS = 6, 64
 # A 256th of the table's rows is merged as it comes: to look for the rows of each part would take longer.
 _FEW = 256
 _LIMIT = 1 << 61
 _PAGE = 1 << 12
-_READ = 1 << 20
+# Linux reads no more at a time.
+_READ = 1 << 17
 # MADV_WILLNEED and MADV_PAGEOUT of Linux.
 _SOON, _OUT = 3, 21
 # What BUFFER_BOUND is until the rows are looked through.
@@ -78,8 +78,8 @@ UNKNOWN = -1
 
 @kernel("boolean(int64,int64,int64,int64,int64)")
 def set_aside(table, scratch, delta, hashes, rows):
-    """Add to the write buffer those of `rows` delta rows that change rows which seldom change; their hashes become -1.
-    Whether the table has a buffer."""
+    """Add to the write buffer those of `rows` delta rows that change rows of the table; their hashes become -1. Whether
+    the table has a buffer."""
     if load(table, BUFFERED) == 0:
         return False
     keys = load(table, KEYS)
@@ -101,9 +101,6 @@ def set_aside(table, scratch, delta, hashes, rows):
         merge_buffer(table, scratch)
         drop_buffer(table)
         buffer = new_buffer(table)
-    bits = bits_of(table)
-    words = load(table, HOT_WORDS)
-    hot = load(table, USED) // HOT_SHARE
     reserve(buffer, rows)
     waits = load(table, DIRTY_USED) == 0
     for i in range(rows):
@@ -111,17 +108,13 @@ def set_aside(table, scratch, delta, hashes, rows):
     for i in range(rows):
         h = load(hashes, i)
         source = delta + i * width * 8
-        row = row_of(table, h)
-        often = is_warm(bits, words, row) if row < hot else is_hot(bits, words, row)
-        seldom = waits and row >= 0 and not often
-        if row >= 0:
-            set_bit(bits, row)
         kept = find(buffer, scratch, h, source, 0, 0)
-        if seldom:
+        row = row_of(table, h) if kept < 0 and waits else -1
+        if kept >= 0 and not waits:
+            take_in(table, scratch, buffer, kept, hashes + i * 8)
+        elif kept >= 0 or row >= 0:
             add_row(table, buffer, kept, h, source, row)
             store(hashes, i, -1)
-        elif kept >= 0:
-            take_in(table, scratch, buffer, kept, hashes + i * 8)
     while load(buffer, LIVE) * _SHARE > load(table, USED):
         merge_part(table, scratch)
     return True
@@ -129,7 +122,8 @@ def set_aside(table, scratch, delta, hashes, rows):
 
 @kernel("int64(int64)")
 def new_buffer(table):
-    """Make the write buffer of a table. The last word of its rows tells where the row was in the table when it came."""
+    """Make the write buffer of a table. The last word of its rows is twice the number that the row had in the table as
+    it came, and 1 more once it has changed again."""
     buffer = make(load(table, KEYS), load(table, VALUES), load(table, LIMBS), 0, 0, 0)
     # All at once, twice as many as may wait: memory that is outgrown may not go back to the system.
     reserve_rows(buffer, 2 * load(table, USED) // _SHARE + 2 * CHUNK)
@@ -204,12 +198,14 @@ def add_row(table, buffer, kept, h, source, row):
     values = load(table, VALUES)
     width = load(buffer, WIDTH) * 8
     if kept >= 0:
-        add_values(load(buffer, ROWS) + kept * width, buffer, source, keys, values)
+        address = load(buffer, ROWS) + kept * width
+        add_values(address, buffer, source, keys, values)
+        store(address, load(buffer, TAIL), load(address, load(buffer, TAIL)) | 1)
         return
     address = load(buffer, ROWS) + new_row(buffer, h) * width
     for i in range(keys + values * load(table, LIMBS)):
         store(address, i, load(source, i))
-    store(address, load(buffer, TAIL), row)
+    store(address, load(buffer, TAIL), 2 * row)
     if load(table, REFERENCES) > 0:
         count_references(table, address, 1)
 
@@ -227,10 +223,11 @@ def take_in(table, scratch, buffer, kept, hashed):
 
 @kernel("void(int64,int64)")
 def merge_part(table, scratch):
-    """Let the next part of a table take in what waits for its rows."""
+    """Let the next part of a table take in what waits for its rows, but rows that have changed again since the last
+    time."""
     part = load(table, BUFFER_PART)
-    merge_rows(table, scratch, part, _PARTS, load(table, USED))
-    store(table, BUFFER_PART, (part + 1) % _PARTS)
+    merge_rows(table, scratch, part, PARTS, load(table, USED), True)
+    store(table, BUFFER_PART, (part + 1) % PARTS)
 
 
 @kernel("void(int64,int64)")
@@ -240,9 +237,9 @@ def merge_buffer(table, scratch):
     if buffer == 0 or load(buffer, LIVE) == 0:
         return
     used = load(table, USED)  # Rows that are new in the table do not move the bounds of its parts.
-    parts = 1 if load(buffer, LIVE) * _FEW <= used else _PARTS
+    parts = 1 if load(buffer, LIVE) * _FEW <= used else PARTS
     for part in range(parts):
-        merge_rows(table, scratch, part, parts, used)
+        merge_rows(table, scratch, part, parts, used, False)
     store(buffer, USED, 0)
     store(buffer, FREE, 0)
 
@@ -256,16 +253,18 @@ def settle_buffer(table):
         free(scratch)
 
 
-@kernel("void(int64,int64,int64,int64,int64)")
-def merge_rows(table, scratch, part, parts, rows):
+@kernel("void(int64,int64,int64,int64,int64,boolean)")
+def merge_rows(table, scratch, part, parts, rows, again):
     """Let one of `parts` of the first `rows` rows of a table take in what waits for them; the last one what waits for
-    later rows, too: they have moved to the front."""
+    later rows, too. Rows that have changed again stay for once if `again` is set."""
     first = rows * part // parts
     end = _LIMIT if part + 1 == parts else rows * (part + 1) // parts
     buffer = load(table, WRITE_BUFFER)
     keys = load(buffer, KEYS)
     limbs = load(buffer, LIMBS)
     width = load(buffer, WIDTH) * 8
+    if parts > 1:
+        ask_for(table, first, min(end + rows // parts, rows))  # The next part is read meanwhile.
     hashes = realloc(0, 8 * CHUNK)
     kept = realloc(0, 8 * CHUNK)
     row = 0
@@ -274,11 +273,14 @@ def merge_rows(table, scratch, part, parts, rows):
         count = 0
         while row < used and count < CHUNK:
             address = load(buffer, ROWS) + row * width
-            place = load(address, load(buffer, TAIL))
-            if first <= place and place < end and sign_of(address, keys, limbs) > 0:  # Free rows count nothing.
-                store(hashes, count, hash_words(address, keys))
-                store(kept, count, row)
-                count += 1
+            mark = load(address, load(buffer, TAIL))
+            if first <= mark >> 1 and mark >> 1 < end and sign_of(address, keys, limbs) > 0:  # Free rows count nothing.
+                if again and mark & 1 != 0:
+                    store(address, load(buffer, TAIL), mark - 1)
+                else:
+                    store(hashes, count, hash_words(address, keys))
+                    store(kept, count, row)
+                    count += 1
             row += 1
         reserve(table, count)
         read_ahead(table, hashes, count)
@@ -291,34 +293,29 @@ def merge_rows(table, scratch, part, parts, rows):
 
 
 @kernel("void(int64,int64,int64)")
+def ask_for(table, first, end):
+    """Begin to read the rows from `first` to `end`, if rows for most of their pages wait."""
+    width = load(table, WIDTH) * 8
+    if (
+        load(table, ROWS_MAPPED) & SPILLED == 0
+        or load(load(table, WRITE_BUFFER), LIVE) * _PAGE < load(table, USED) * width
+    ):
+        return
+    start = (load(table, ROWS) + first * width) // _PAGE * _PAGE
+    while start < load(table, ROWS) + end * width:
+        advise(start, _READ, _SOON)
+        start += _READ
+
+
+@kernel("void(int64,int64,int64)")
 def let_go(table, first, end):
-    """Have the rows from `first` to `end`, which have been merged, written, and give the memory of pages without hot
-    rows back. Else the system would run short of memory, and write pages that change all the time."""
-    if load(table, ROWS_MAPPED) & SPILLED == 0 or load(table, HOT_WORDS) * 64 < end:
+    """Have the pages that only rows from `first` to `end` lie on written, and give their memory back. Else the system
+    would run short of memory, and write pages of rows that are still to be merged."""
+    if load(table, ROWS_MAPPED) & SPILLED == 0:
         return
-    bits = load(table, HOT_BITS)
-    words = load(table, HOT_WORDS)
-    hot = 0
-    for row in range(first, end):
-        hot += 1 if is_hot(bits, words, row) else 0
-    if 2 * hot >= end - first:
-        return
-    give_back(table, first, end, False)
-    start = first
-    for row in range(first, end):
-        if is_hot(bits, words, row):
-            give_back(table, start, row, True)
-            start = row + 1
-    give_back(table, start, end, True)
-
-
-@kernel("void(int64,int64,int64,boolean)")
-def give_back(table, first, end, out):
-    """Have the pages that only rows from `first` to `end` lie on written, or, if they are, put `out` of memory."""
     width = load(table, WIDTH) * 8
     start = (load(table, ROWS) + first * width + _PAGE - 1) // _PAGE * _PAGE
     size = (load(table, ROWS) + end * width) // _PAGE * _PAGE - start
-    if size > 0 and out:
-        advise(start, size, _OUT)
-    elif size > 0:
+    if size > 0:
         write_back(start, size)
+        advise(start, size, _OUT)

@@ -13,7 +13,7 @@ from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables.hashing import hash_words
-from sqlfront.storage.kernels.tables.write_buffer import merge_part, new_buffer
+from sqlfront.storage.kernels.tables.write_buffer import PARTS, merge_part, new_buffer
 from sqlfront.storage.stores.buffered import buffer_changes, merge_buffer, waiting_rows
 from sqlfront.storage.stores.spill import Spill
 from sqlfront.storage.stores.table import Table
@@ -134,3 +134,21 @@ def test_few_rows_are_merged_as_they_come(tmp_path: Path) -> None:
     one.change([(key, 1) for key in range(20)])
     assert waiting_rows(one.table) == 20
     one.check()
+
+
+def test_a_row_that_has_changed_again_stays_for_a_turn(tmp_path: Path) -> None:
+    """Wherever it lies in the table; the others leave part by part."""
+    one = Buffered(tmp_path, 1)
+    one.change([(key, 1) for key in range(0, KEYS, 8)])
+    for _ in range(2):
+        one.change([(104, 1), (296, 1)])
+    waiting = [50, *(turn(one) for _ in range(3))]
+    assert waiting == [50, 2, 0, 0]
+    one.check()
+
+
+def turn(one: Buffered) -> int:
+    """How many rows wait after each part of the table has been merged."""
+    for _ in range(PARTS):
+        merge_part(one.table.address, one.machine._own.address)
+    return waiting_rows(one.table)
