@@ -62,8 +62,8 @@ from sqlfront.storage.kernels.tables.hash_table import (
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.read_ahead import is_missing, read_ahead, row_of
 
-# The buffer has at most a sixth of the table's rows, and the table takes them in by 64 parts.
-_SHARE, PARTS = 6, 64
+# The buffer has at most a sixth of the table's rows, and the table takes them in by 128 parts.
+_SHARE, PARTS = 6, 128
 # A 256th of the table's rows is merged as it comes: to look for the rows of each part would take longer.
 _FEW = 256
 _LIMIT = 1 << 61
@@ -264,7 +264,7 @@ def merge_rows(table, scratch, part, parts, rows, again):
     limbs = load(buffer, LIMBS)
     width = load(buffer, WIDTH) * 8
     if parts > 1:
-        ask_for(table, first, min(end + rows // parts, rows))  # The next part is read meanwhile.
+        ask_for(table, first, min(end, rows))
     hashes = realloc(0, 8 * CHUNK)
     kept = realloc(0, 8 * CHUNK)
     row = 0
