@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -85,24 +86,31 @@ class Subscribers:
         """Pass the changes of nodes on to listeners, after an epoch with these changes of relations; whether there are
         any. `changes` has those already read, `output` reads that of a node."""
         touched = {item.relation.name for item in done}
-        for name, listeners in list(self._listeners.items()):
+        for name in list(self._listeners):
             node = self._nodes[name]
-            if not node.relations & touched:
-                continue
-            change: OutputChange | Error
-            try:
-                change = changes[name] = changes[name] if name in changes else output(node, done)
-            except Exception as error:  # The epoch is committed: whatever it is, it is the listeners' to know.
-                why = f"{type(error).__name__}: {error}"
-                change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
-            for listener in list(listeners):
-                listener(epoch, change)
+            if node.relations & touched:
+                self._pass_on(node, epoch, partial(_read, changes, node, done, output))
         pushing = [self._nodes[name] for name in self._pushing()]
         for node in pushing:
             node.commit()
         for node in pushing:
             node.begin()
         return bool(self._listeners)
+
+    def tell_of(self, node: Node, epoch: int, done: Sequence[Encoded]) -> None:
+        """Pass the change of one node on to its listeners, after an epoch with these changes of relations."""
+        self._pass_on(node, epoch, partial(node.output, done))
+        node.commit()
+
+    def _pass_on(self, node: Node, epoch: int, read: Callable[[], OutputChange]) -> None:
+        change: OutputChange | Error
+        try:
+            change = read()
+        except Exception as error:  # The epoch is committed: whatever it is, it is the listeners' to know.
+            why = f"{type(error).__name__}: {error}"
+            change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
+        for listener in tuple(self._listeners.get(node.name, ())):
+            listener(epoch, change)
 
     def _pushing(self) -> set[str]:
         """The nodes that epochs ask for their changes."""
@@ -119,3 +127,15 @@ class Subscribers:
     def _gather(self, name: str) -> None:
         if name in self._nodes:
             self._nodes[name].hear(name in self._heard())
+
+
+def _read(
+    changes: dict[str, OutputChange],
+    node: Node,
+    done: Sequence[Encoded],
+    output: Callable[[Node, Sequence[Encoded]], OutputChange],
+) -> OutputChange:
+    """The change of a node, which is read once for an epoch."""
+    if node.name not in changes:
+        changes[node.name] = output(node, done)
+    return changes[node.name]
