@@ -178,11 +178,11 @@ class TreeNode:
             self.view.changes.forget()
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
-        changes = self._changes
+        changes = self.view.changes
         if isinstance(changes, PathChange) and (told := changes.told()) is not None:
             return told
         with self._counted():
-            return changes.read()
+            return self._changes.read()
 
     def changed_rows(self) -> tuple[pa.Table, np.ndarray]:
         """The output with the weights of its rows. Weights of equal rows may cancel."""

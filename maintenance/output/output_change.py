@@ -363,6 +363,8 @@ def _repeated(kind: int, rows: int) -> pa.Array:
     """The name of a change type for each of so many rows."""
     import pyarrow as pa
 
+    if rows <= _FEW_KINDS:
+        return _few_types(bytes((kind,)) * rows)
     if rows > _MOST_REPEATED:
         return pa.repeat(CHANGE_TYPES[kind], rows)
     return _most_repeated(kind).slice(0, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -88,8 +87,14 @@ class Subscribers:
         touched = {item.relation.name for item in done}
         for name in list(self._listeners):
             node = self._nodes[name]
-            if node.relations & touched:
-                self._pass_on(node, epoch, partial(_read, changes, node, done, output))
+            if not node.relations & touched:
+                continue
+            change: OutputChange | Error
+            try:
+                change = changes[name] = changes[name] if name in changes else output(node, done)
+            except Exception as error:
+                change = _lost(error)
+            self._pass_on(node, epoch, change)
         pushing = [self._nodes[name] for name in self._pushing()]
         for node in pushing:
             node.commit()
@@ -99,16 +104,14 @@ class Subscribers:
 
     def tell_of(self, node: Node, epoch: int, done: Sequence[Encoded]) -> None:
         """Pass the change of one node on to its listeners, after an epoch with these changes of relations."""
-        self._pass_on(node, epoch, partial(node.output, done))
+        try:
+            change: OutputChange | Error = node.output(done)
+        except Exception as error:
+            change = _lost(error)
+        self._pass_on(node, epoch, change)
         node.commit()
 
-    def _pass_on(self, node: Node, epoch: int, read: Callable[[], OutputChange]) -> None:
-        change: OutputChange | Error
-        try:
-            change = read()
-        except Exception as error:  # The epoch is committed: whatever it is, it is the listeners' to know.
-            why = f"{type(error).__name__}: {error}"
-            change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
+    def _pass_on(self, node: Node, epoch: int, change: OutputChange | Error) -> None:
         for listener in tuple(self._listeners.get(node.name, ())):
             listener(epoch, change)
 
@@ -129,13 +132,7 @@ class Subscribers:
             self._nodes[name].hear(name in self._heard())
 
 
-def _read(
-    changes: dict[str, OutputChange],
-    node: Node,
-    done: Sequence[Encoded],
-    output: Callable[[Node, Sequence[Encoded]], OutputChange],
-) -> OutputChange:
-    """The change of a node, which is read once for an epoch."""
-    if node.name not in changes:
-        changes[node.name] = output(node, done)
-    return changes[node.name]
+def _lost(error: Exception) -> Error:
+    """What listeners are told of an epoch, which is committed, if the change of a node cannot be read."""
+    why = f"{type(error).__name__}: {error}"
+    return error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)

@@ -72,7 +72,9 @@ class OutputDelta(Attachment):
             Table(self.shape.keys, len(self.shape.parts), limbs, name="output delta") for _ in range(2)
         )
         # A word of a view of memory is read in a fifth of the time that one of an array takes.
-        self._headers = [table.header.data.cast("B").cast("q") for table in (self.table, self.listed)]
+        self.table_header, self.listed_header, self._run_words = (
+            words.data.cast("B").cast("q") for words in (self.table.header, self.listed.header, self._runs)
+        )
 
     def add_path(
         self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, route: Route = ()
@@ -117,13 +119,9 @@ class OutputDelta(Attachment):
         changed = (sums != 0).any(0)
         return columns.T if changed.all() else columns[:, changed].T
 
-    def used(self) -> tuple[int, int]:
-        """How many rows have been added up, and appended."""
-        return self._headers[0][at.USED], self._headers[1][at.USED]
-
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back, unless a recent epoch filled it."""
-        added, listed = self.used()
+        added, listed = self.table_header[at.USED], self.listed_header[at.USED]
         if not (added or listed):
             return
         self._recent = max(added + listed, self._recent - self._recent // 8)
@@ -194,8 +192,8 @@ class OutputDelta(Attachment):
         return assembler.program()
 
     def _forget_listed(self) -> None:
-        self.listed.forget_appended()
-        self._runs[at.RUN_COUNT] = self._runs[at.RUN_STEP] = 0
+        header, runs = self.listed_header, self._run_words
+        header[at.USED] = header[at.LIVE] = runs[at.RUN_COUNT] = runs[at.RUN_STEP] = 0
 
     def _shape(self, limbs: int) -> None:
         parts = (TOUCHES, *self.tree.parts(self.tree.root))

@@ -103,7 +103,7 @@ class WordRows:
     def read(self) -> Block | None:
         """What has been gathered; None if it is to be told in the general way."""
         delta = self._delta
-        added, listed = delta.used()
+        added, listed = delta.table_header[at.USED], delta.listed_header[at.USED]
         if delta.shape is not self._shape or (added and listed) or not (used := added or listed):
             return None
         table = delta.table if added else delta.listed
