@@ -26,7 +26,7 @@ from sqlfront.maintenance.output.nearest_node import NearestRowsNode
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.path_change import PathChange
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.maintenance.program.machine import RelationPrograms, place_row
+from sqlfront.maintenance.program.machine import RelationPrograms, place_row, run_packed, run_row
 from sqlfront.maintenance.program.shapes import COUNT
 from sqlfront.maintenance.relation.base_relation import Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
@@ -37,7 +37,6 @@ from sqlfront.storage.stores.row_addresses import address_of
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.engine import Engine
-    from sqlfront.maintenance.output.output_change import OutputChange
     from sqlfront.maintenance.relation.base_relation import Relation
     from sqlfront.maintenance.view.emission import OutputDelta
     from sqlfront.storage.codecs.codec import Codec
@@ -84,7 +83,7 @@ class ChainedFastPath(RowFastPath):
 
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, chain: Chain) -> None:
         super().__init__(engine, relation, programs, heard=True, is_chained=True)
-        self._chain, self._machine = chain, engine.machine
+        self._chain, self._machine, self._tell_of = chain, engine.machine, engine.subscribers.tell_of
         if any(link.relation.has_dictionaries for link in chain.links):
             self._sweep = engine.sweep_dictionaries
 
@@ -93,32 +92,58 @@ class ChainedFastPath(RowFastPath):
         return None
 
     def _enter(self, words: Sequence[Any], weight: int) -> int:
+        done = [self._encoded]
+        with Uninterrupted() as signals:
+            number = (
+                self._run_links(words, weight, done, signals) if self._chain.links else self._run_row(words, weight)
+            )
+            if number > 0:
+                self._tell(number, done)
+            self._forget()
+            return number
+
+    def _run_row(self, words: Sequence[Any], weight: int) -> int:
+        """Apply and commit a row that nothing follows but what listeners are told."""
+        if self._computation is None:
+            number = run_row(self._address, words, weight)
+        elif place_row(self._address, words, weight) and self._compute(self._computation):
+            number = run_packed(self._address)
+        else:
+            return -at.REFUSED
+        if number <= 0 and (number := self._attend(-number)) == 0:
+            return -at.REFUSED
+        self._stage[0] = 0  # The epoch stays, whatever comes.
+        return number
+
+    def _run_links(self, words: Sequence[Any], weight: int, done: list[Encoded], signals: Uninterrupted) -> int:
+        """Apply and commit a row with the changes that it leads to."""
+        done.clear()
         is_placed = place_row(self._address, words, weight)
         if not is_placed or (self._computation is not None and not self._compute(self._computation)):
             return -at.REFUSED
-        done: list[Encoded] = []
-        with Uninterrupted() as signals:
-            try:
-                flags = self._run_stages(done)
-                signals.check()
-            except BaseException:
-                self._take_back(done)
-                raise
-            if flags & ~_ATTENDED:
-                self._take_back(done)
-                return -at.REFUSED
-            if flags:
-                self._attend_to(flags, [item.relation for item in done])
-            for item in done:
-                item.relation.counter[0] += item.rows
-            self._machine.epochs += 1
-            if self._chain.listened:
-                self._engine.subscribers.tell(self._engine.epoch, done, {}, _output)
-            else:
-                self._forget()
-            if flags & at.REBALANCE:
-                self._engine.pulled.bound()
-            return self._engine.epoch
+        try:
+            flags = self._run_stages(done)
+            signals.check()
+        except BaseException:
+            self._take_back(done)
+            raise
+        if flags & ~_ATTENDED:
+            self._take_back(done)
+            return -at.REFUSED
+        if flags:
+            self._attend_to(flags, [item.relation for item in done])
+        for item in done:
+            item.relation.counter[0] += item.rows
+        self._machine.epochs += 1
+        if flags & at.REBALANCE:
+            self._engine.pulled.bound()
+        return self._engine.epoch
+
+    def _tell(self, epoch: int, done: Sequence[Encoded]) -> None:
+        """Tell listeners what an epoch has changed."""
+        for node in self._chain.listened:
+            if not self._chain.links or _is_touched(node, done):
+                self._tell_of(node, epoch, done)
 
     def _run_stages(self, done: list[Encoded]) -> int:
         """Run the epoch, stage by stage, until one asks for attention; the flags, REFUSED if a row is not computed
@@ -246,10 +271,6 @@ class ToldRows:
     @property
     def weight(self) -> int:
         return -1
-
-
-def _output(node: Node, done: Sequence[Encoded]) -> OutputChange:
-    return node.output(done)
 
 
 def _is_touched(node: Node, done: Sequence[Encoded]) -> bool:

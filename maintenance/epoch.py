@@ -108,7 +108,8 @@ class Applied:
     def decode(self) -> None:
         """Decode the changes that somebody may ask for later: dictionaries may forget their words from now on."""
         for _, change in self.shown_changes():
-            _ = change.rows
+            if not change.lasts:
+                _ = change.rows
 
 
 class RowFastPath:

@@ -178,6 +178,9 @@ class TreeNode:
             self.view.changes.forget()
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
+        changes = self.view.changes
+        if isinstance(changes, PathChange) and (told := changes.told()) is not None:
+            return told
         with self._counted():
             return self._changes.read()
 

@@ -47,8 +47,15 @@ class OutputChange:
     `kinds` are positions in CHANGE_TYPES. The two images of a changed row are adjacent, the former one first.
     """
 
+    lasts = True
+    """Whether the rows can still be made when dictionaries and stores have changed."""
+
     def __init__(self, rows: pa.Table, weights: np.ndarray, kinds: np.ndarray) -> None:
-        self.rows, self.weights, self._kinds = rows, weights, kinds
+        self.rows, self._weights, self._kinds = rows, weights, kinds
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self._weights
 
     @property
     def kinds(self) -> np.ndarray:
@@ -62,9 +69,15 @@ class OutputChange:
         kind = int(self.kinds[0])
         return kind if (np.abs(self.weights) == 1).all() and (self.kinds == kind).all() else None
 
-    def stamped(self, stamps: Stamps) -> pa.Table:
-        """The rows with columns behind the view's."""
-        return with_columns(self.rows, stamps)
+    @property
+    def copies(self) -> int:
+        """How many rows feeds are told."""
+        return int(np.abs(self.weights).sum())
+
+    def stamped(self, stamps: Stamps, types: Mapping[str, str] | None = None) -> pa.Table:
+        """The rows with columns behind the view's; in plain types if DuckDB's `types` of columns are given."""
+        table = with_columns(self.rows, stamps)
+        return table if types is None else plain(table, types)
 
     def bytes(self) -> int:
         """The memory of the change."""
@@ -85,8 +98,9 @@ class EncodedChange(OutputChange):
 
     `words` makes the columns, in their order. `decode` makes the rows, with columns behind the view's. `kinds` are
     told if rows have images. If it `repeats`, equal rows may be there more than once, all with weights of one sign.
-    `each` is the weight of all rows, if that is known.
     """
+
+    lasts = False
 
     def __init__(
         self,
@@ -96,11 +110,9 @@ class EncodedChange(OutputChange):
         *,
         kinds: np.ndarray | None = None,
         repeats: bool = False,
-        each: int | None = None,
     ) -> None:
-        self._make_words, self._decode, self.weights, self._repeats = words, decode, weights, repeats
-        self._told_kinds, self._each = kinds, each
-        self._stamped: pa.Table | None = None
+        self._make_words, self._decode, self._weights, self._repeats = words, decode, weights, repeats
+        self._told_kinds = kinds
 
     @property
     def kinds(self) -> np.ndarray:
@@ -110,20 +122,13 @@ class EncodedChange(OutputChange):
     def _words(self) -> Words:
         return self._make_words()
 
-    def only_kind(self) -> int | None:
-        weight = int(self.weights[0]) if self._each is None else self._each
-        is_one = abs(weight) == 1 and (self._each is not None or bool((self.weights == weight).all()))
-        return (INSERT if weight > 0 else DELETE) if is_one else None
-
     @functools.cached_property
     def rows(self) -> pa.Table:
-        return self._decode(None) if self._stamped is None else self._stamped.select(range(len(self._words)))
+        return self._decode(None)
 
-    def stamped(self, stamps: Stamps) -> pa.Table:
-        if self._stamped is not None:  # The memory of stamps may be that of the rows.
-            return with_columns(self.rows, stamps)
-        self._stamped = self._decode(stamps)
-        return self._stamped
+    def stamped(self, stamps: Stamps, types: Mapping[str, str] | None = None) -> pa.Table:
+        table = with_columns(self.rows, stamps) if "rows" in vars(self) else self._decode(stamps)
+        return table if types is None else plain(table, types)
 
     def bytes(self) -> int:
         words = sum(word.nbytes for _, words in self._words.values() for word in words)
@@ -148,27 +153,6 @@ class EncodedChange(OutputChange):
 
     def weighted(self, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
         return netted(self.rows, self.weights).weighted(types) if self._repeats else super().weighted(types)
-
-
-def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places of rows that differ before and after, those of a tuple one after the other, and their kinds. A tuple
-    has at most one row before, of weight -1, and one after it."""
-    order = np.lexsort((weights, tuples))
-    of, sums = tuples[order], weights[order]
-    first = np.zeros(len(of), bool)  # The former of two images.
-    first[:-1] = of[:-1] == of[1:]
-    former = first.nonzero()[0]
-    same, before, after = np.ones(len(former), bool), order[former], order[former + 1]
-    for _, code in words.values():
-        for word in code:
-            same &= word[before] == word[after]
-    kinds = np.where(sums > 0, INSERT, DELETE)
-    kinds[former], kinds[former + 1] = UPDATE_PREIMAGE, UPDATE_POSTIMAGE
-    if same.any():
-        kept = np.ones(len(of), bool)
-        kept[former[same]] = kept[former[same] + 1] = False
-        order, kinds = order[kept], kinds[kept]
-    return order, kinds
 
 
 def netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:
@@ -332,17 +316,18 @@ def as_shown(array: Any, type_: pa.DataType) -> Any:
     return array if array.type == type_ else None
 
 
-def images(change: OutputChange, version: int, moment: int) -> pa.Table:
+def images(change: OutputChange, version: int, moment: int, types: Mapping[str, str] | None = None) -> pa.Table:
     """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp. The
-    last is `moment`, in microseconds since 1970 in UTC."""
+    last is `moment`, in microseconds since 1970 in UTC. In plain types if DuckDB's `types` of columns are given."""
     if (kind := change.only_kind()) is not None:
-        return change.stamped(Stamps(_repeated(kind, len(change)), version, moment))
-    kinds, copies = change.kinds, np.abs(change.weights)
-    if (copies == 1).all():
-        return change.stamped(Stamps(_types_of(kinds), version, moment))
-    places = np.repeat(np.arange(len(change)), copies)
+        return change.stamped(Stamps(_repeated(kind, len(change)), version, moment), types)
+    kinds = change.kinds
+    if change.copies == len(change):
+        return change.stamped(Stamps(_types_of(kinds), version, moment), types)
+    places = np.repeat(np.arange(len(change)), np.abs(change.weights))
     rows, kinds = change.rows.take(arrow_numbers(places)), kinds[places]
-    return with_columns(rows, Stamps(_types_of(kinds), version, moment))
+    table = with_columns(rows, Stamps(_types_of(kinds), version, moment))
+    return table if types is None else plain(table, types)
 
 
 def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, moment: int) -> pa.Table | None:
@@ -378,6 +363,8 @@ def _repeated(kind: int, rows: int) -> pa.Array:
     """The name of a change type for each of so many rows."""
     import pyarrow as pa
 
+    if rows <= _FEW_KINDS:
+        return _few_types(bytes((kind,)) * rows)
     if rows > _MOST_REPEATED:
         return pa.repeat(CHANGE_TYPES[kind], rows)
     return _most_repeated(kind).slice(0, rows)
@@ -412,6 +399,15 @@ def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
             views = [pa.Array.from_buffers(type_, len(c), c.buffers(), offset=c.offset) for c in chunks]
             table = table.set_column(place, name, pa.chunked_array(views, type_))
     return table
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema that `plain` gives columns without UNIONs and VARIANTs."""
+    import pyarrow as pa
+
+    own = (field.name if getattr(field.type, "type_name", None) == "hugeint" else None for field in schema)
+    wide = pa.decimal128(38, 0)
+    return pa.schema([field if name is None else pa.field(name, wide) for name, field in zip(own, schema)])
 
 
 def stamp_columns(stamps: Stamps) -> Sequence[tuple[str, pa.Array]]:

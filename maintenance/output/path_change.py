@@ -6,7 +6,8 @@ The values after the change are looked up in the tables, those before it are les
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,22 +26,25 @@ from sqlfront.maintenance.output.output_change import (
     as_shown,
     netted,
     no_rows,
-    paired_words,
+    plain,
+    plain_schema,
     sql_rows,
     sql_schema,
     stamp_columns,
     stamped_schema,
     with_columns,
 )
+from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers
-from sqlfront.maintenance.program.shapes import COUNT, TOUCHES
-from sqlfront.maintenance.view.emission import CopiedWords, OutputDelta
+from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.view.told_rows import Block, WordRows
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers
+from sqlfront.storage.codecs.word_batches import codes_of
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
@@ -74,10 +78,12 @@ class PathChange:
         rows, _, weights = self._changed()
         return rows, weights
 
+    def told(self) -> OutputChange | None:
+        """The change as words, which nothing is read for; None if it is read in the general way."""
+        return None if (told := self._told) is None else told.read()
+
     def read(self) -> OutputChange:
         view = self._view
-        if (straight := self._straight) is not None and (told := straight.read()) is not None:
-            return told
         if not any(member.delta.rows for member in self._members if member.delta is not None):
             return EncodedChange(dict, np.empty(0, np.int64), self._no_rows)
         if (found := self._encoded()) is not None:
@@ -100,7 +106,7 @@ class PathChange:
         for member in self._members:
             member.delta = None
         program = vars(self).pop("_program", None)  # If a change has made it.
-        vars(self).pop("_straight", None)
+        vars(self).pop("_told", None)
         if program is not None:
             program.close()
 
@@ -147,13 +153,12 @@ class PathChange:
         return self._view.definition.mode == "bag" or (delta is not None and delta.supports and self._is_whole)
 
     @functools.cached_property
-    def _straight(self) -> StraightRows | None:
-        """What tells the rows as they lie in the output delta; None if they are not the view's."""
+    def _told(self) -> ToldView | None:
+        """What tells the rows as words, made for the first change; None if they are told in the general way alone."""
         view, program = self._view, None if self._view.distinct_sets or self._view.branches else self._program
-        columns = program.straight() if program is not None and self._is_whole and self._is_counted else None
-        if columns is None or view.delta is None:
+        if program is None:
             return None
-        return straight_rows(view.delta, sql_schema(view, self._evaluate), columns)
+        return told_view(view, program, sql_schema(view, self._evaluate), is_counted=self._is_counted)
 
     @functools.cached_property
     def _is_whole(self) -> bool:
@@ -240,71 +245,174 @@ class PathChange:
         return sql_rows(self._view, self._evaluate, raw_batch(self._view, gathered.rows(sides), count))
 
 
-class StraightRows:
-    """The rows of a view whose columns are 64-bit words of its output delta, of the same values in Arrow.
+class WordsChange(EncodedChange):
+    """A change as a block of words in Arrow's layout, which no dictionary has: it waits until somebody asks."""
 
-    They are copied once, to where Arrow has them, if their counts have one sign, so that none cancel, and no word
-    stands for another value. Other changes go the general way. O(rows), and one batch of Arrow's.
-    """
+    lasts = True
 
-    def __init__(self, delta: OutputDelta, schema: pa.Schema, codecs: Sequence[Codec], places: Sequence[int]) -> None:
-        import pyarrow as pa
+    def __init__(self, told: ToldView, block: Block, repeats: bool) -> None:
+        self._told, self._block, self._repeats = told, block, repeats
+        self._stamps: tuple[int, int] | None = None
 
-        from sqlfront.storage.codecs.word_batches import WordBatches
+    def __len__(self) -> int:
+        return self._block.rows
 
-        self._delta, self._shape, self._codecs, self._names = delta, delta.shape, codecs, schema.names
-        version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))
-        self._batches = WordBatches(pa.schema([*schema, version, moment]))
-        count = self._shape.keys + self._shape.parts.index(COUNT)
-        self._copied = CopiedWords([*places, None, None, count])
-
-    def read(self) -> EncodedChange | None:
-        """The change; None if it goes the general way."""
-        import pyarrow as pa
-
-        delta, columns = self._delta, len(self._codecs)
-        table = delta.alone()
-        if table is None or not (rows := table.used) or delta.shape is not self._shape:
+    def only_kind(self) -> int | None:
+        block, least = self._block, self._block.least
+        if least != block.greatest:
             return None
-        stride, head = self._batches.stride(rows), self._batches.head
-        # Arrow's pool keeps the memory of large blocks ready; NumPy's goes back to the system.
-        block = pa.allocate_buffer(8 * (head + (columns + 3) * stride))
-        self._copied.copy(table, block.address + 8 * head, stride)
-        extents = self._copied.extents.tolist()
-        least, greatest = extents[columns], extents[-1]
-        if least <= 0 <= greatest or min(extents[:columns], default=0) <= at.RESERVED_LOW:
-            return None
-        lines = np.frombuffer(block, np.int64, offset=8 * head).reshape(-1, stride)
-        words = functools.partial(self._words, lines, rows)
-        decode = functools.partial(self._shown, block, lines, rows)
-        each = least if least == greatest else None
-        return EncodedChange(words, lines[-1, :rows], decode, repeats=delta.repeats, each=each)
+        if self._told.rows.is_grouped:
+            return least
+        return (INSERT if least > 0 else DELETE) if abs(least) == 1 else None
 
-    def _words(self, lines: np.ndarray, rows: int) -> Words:
-        """The columns in words."""
-        return {name: (codec, [lines[n, :rows]]) for n, (name, codec) in enumerate(zip(self._names, self._codecs))}
+    @property
+    def copies(self) -> int:
+        block = self._block
+        if self._told.rows.is_grouped:
+            return block.rows
+        return abs(block.least) * block.rows if block.least == block.greatest else super().copies
 
-    def _shown(self, block: pa.Buffer, lines: np.ndarray, rows: int, stamps: Stamps | None) -> pa.Table:
-        """The rows in Arrow; `lines` are the columns in the block."""
+    @property
+    def weights(self) -> np.ndarray:
+        last = self._last
+        return np.where((last == INSERT) | (last == UPDATE_POSTIMAGE), 1, -1) if self._told.rows.is_grouped else last
+
+    @property
+    def kinds(self) -> np.ndarray:
+        return self._last if self._told.rows.is_grouped else np.where(self.weights > 0, INSERT, DELETE)
+
+    @functools.cached_property
+    def rows(self) -> pa.Table:
+        return self._told.table(self._block)
+
+    def stamped(self, stamps: Stamps, types: Mapping[str, str] | None = None) -> pa.Table:
+        told, block, own = self._told, self._block, (stamps.version, stamps.moment)
+        with told.stamping:
+            before, self._stamps = self._stamps, self._stamps or own
+        if before is None or before == own:
+            return told.table(block, own, stamps.types, types)
+        table = told.table(block)  # The memory of stamps is another listener's.
+        return with_columns(table if types is None else plain(table, types), stamps)
+
+    def bytes(self) -> int:
+        return int(self._block.memory.size)
+
+    @property
+    def _last(self) -> np.ndarray:
+        """The last column: weights, or kinds."""
+        return self._told.column(self._block, 2 * self._told.rows.last)[: self._block.rows]
+
+    @functools.cached_property
+    def _words(self) -> Words:
+        return self._told.words(self._block)
+
+
+class ToldView:
+    """How the blocks of a view's changes become Arrow."""
+
+    def __init__(self, schema: pa.Schema, rows: WordRows, codecs: Sequence[Codec], layouts: Sequence[int]) -> None:
         import pyarrow as pa
 
-        columns = len(self._codecs)
+        self.rows, self._codecs, self._layouts, self._names = rows, codecs, layouts, schema.names
+        self._schema, self._columns = stamped_words(plain_schema(schema)), range(len(codecs))
+        self.stamping, self._from_batches = threading.Lock(), pa.Table.from_batches
+
+    def read(self) -> WordsChange | None:
+        """The change that has been gathered; None if it is told in the general way."""
+        block = self.rows.read()
+        return None if block is None else WordsChange(self, block, self.rows.repeats)
+
+    def table(
+        self,
+        block: Block,
+        stamps: tuple[int, int] | None = None,
+        kinds: pa.Array | None = None,
+        types: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """The rows in Arrow, which share the memory of the block, in plain types if `types` are given; with their kinds
+        and the stamps if there are any."""
+        schema = None if types is None else self._schema
+        batch = self.rows.batches.batch(block.memory, block.rows, block.stride, stamps, schema)
         if stamps is None:
-            return pa.Table.from_batches([self._batches.batch(block, rows)]).select(range(columns))
-        lines[columns].fill(stamps.version)
-        lines[columns + 1].fill(stamps.moment)
-        batch = self._batches.batch(block, rows).add_column(columns, "_change_type", stamps.types)
-        return pa.Table.from_batches([batch])
+            return self._from_batches([batch]).select(self._columns)
+        return self._from_batches([batch.add_column(len(self._codecs), "_change_type", kinds)])
+
+    def column(self, block: Block, start: int) -> np.ndarray:
+        """The words of a block from a column on, which begins so many strides of half words behind its head."""
+        place = 8 * self.rows.batches.head + 4 * start * block.stride
+        return np.frombuffer(block.memory, np.int64, offset=place)
+
+    def words(self, block: Block) -> Words:
+        """The columns in words."""
+        found: dict[str, tuple[Codec, Sequence[np.ndarray]]] = {}
+        starts = self.rows.batches.starts
+        for name, codec, layout, start in zip(self._names, self._codecs, self._layouts, starts, strict=False):
+            found[name] = codec, codes_of(layout, self.column(block, start), block.rows)
+        return found
 
 
-def straight_rows(delta: OutputDelta, schema: pa.Schema, columns: Sequence[tuple[Codec, str]]) -> StraightRows | None:
-    """What tells the rows of a delta as they lie there; None if a column has no words of 64 bits, or is cast, or there
-    are sums. Columns are codecs and variables."""
-    shape, codecs = delta.shape, [codec for codec, _ in columns]
-    are_words = all(codec.is_word and codec.arrow_type == type_ for codec, type_ in zip(codecs, schema.types))
-    if not are_words or shape.limbs > 1 or shape.parts != (TOUCHES, COUNT):
+def told_view(view: MaintainedView, program: RowProgram, schema: pa.Schema, *, is_counted: bool) -> ToldView | None:
+    """What tells the changes of a view as blocks; None if a column has no words of Arrow's, or the sums of a group are
+    not in one row of one table."""
+    from sqlfront.storage.codecs.word_batches import WordBatches
+
+    delta, layout, is_whole = view.delta, program.layout(), shown_tuple(view.definition) is not None
+    if delta is None or layout is None or delta.shape.limbs > 1 or not (is_counted or is_whole):
         return None
-    return StraightRows(delta, schema, codecs, [shape.places([variable])[0] for _, variable in columns])
+    factor = None
+    if is_counted:
+        if any(raw.kind != "variable" for raw, _, _ in layout.raw) or len(delta.shape.parts) != 2:
+            return None
+    elif delta.supports or (factor := _factor(view)) is None:
+        return None
+    codecs = [codec for codec, _ in layout.shown]
+    found = [codec.layout_in(type_) for codec, type_ in zip(codecs, schema.types, strict=True)]
+    layouts = [one for one in found if one is not None]
+    if len(layouts) < len(found):
+        return None
+    parts, batches = [frozenset(one.factors) for one in view.definition.measures], WordBatches(stamped_words(schema))
+    is_scalar = view.definition.scalar
+    rows = WordRows(delta, factor, layout, batches, layouts, parts, is_whole=is_whole, is_scalar=is_scalar)
+    return ToldView(schema, rows, codecs, layouts)
+
+
+def _factor(view: MaintainedView) -> Factor | None:
+    """The one table whose rows have the sums of groups, a word each; None if there is none."""
+    rows = rows_of(view)
+    found = factors(rows.trees[0]) if rows.merged() is None and len(rows.trees) == 1 else []
+    if len(found) != 1 or found[0].shape.limbs > 1:
+        return None
+    around = None if found[0].view is None else next(found[0].view.borders(), None)
+    return found[0] if around is None else None
+
+
+def stamped_words(schema: pa.Schema) -> pa.Schema:
+    """The schema of a view's rows with the version and the time of an epoch."""
+    import pyarrow as pa
+
+    version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))
+    return pa.schema([*schema, version, moment])
+
+
+def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places of rows that differ before and after, those of a tuple one after the other, and their kinds. A tuple
+    has at most one row before, of weight -1, and one after it."""
+    order = np.lexsort((weights, tuples))
+    of, sums = tuples[order], weights[order]
+    first = np.zeros(len(of), bool)  # The former of two images.
+    first[:-1] = of[:-1] == of[1:]
+    former = first.nonzero()[0]
+    same, before, after = np.ones(len(former), bool), order[former], order[former + 1]
+    for _, code in words.values():
+        for word in code:
+            same &= word[before] == word[after]
+    kinds = np.where(sums > 0, INSERT, DELETE)
+    kinds[former], kinds[former + 1] = UPDATE_PREIMAGE, UPDATE_POSTIMAGE
+    if same.any():
+        kept = np.ones(len(of), bool)
+        kept[former[same]] = kept[former[same] + 1] = False
+        order, kinds = order[kept], kinds[kept]
+    return order, kinds
 
 
 def _at_times(sides: Sides) -> tuple[np.ndarray, np.ndarray]:

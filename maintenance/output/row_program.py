@@ -18,10 +18,11 @@ from sqlfront.maintenance.relation.base_relation import Column, Input
 from sqlfront.maintenance.relation.expressions import Expressions
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.view.told_rows import RowLayout, is_told
 from sqlfront.planner.model.query import RawColumn, is_constant
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
-from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 T = TypeVar("T")
 Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
@@ -89,12 +90,31 @@ class RowProgram:
         if self._program is not None:
             self._program.place(self._read)
 
-    def straight(self) -> list[tuple[Codec, str]] | None:
-        """The codec of each column, and the variable that it is; None if one is no variable."""
-        if self._items or self._constants or any(self._raw[name].kind != "variable" for name in self._shown.values()):
+    def layout(self) -> RowLayout | None:
+        """Where the words of all columns lie, if rows of words are computed; None if a raw column is made in another
+        way, or a constant is NULL."""
+        raw, constants, width = dict(self._read), [], self._width
+        places = {name: item.place for name, item in self._items.items()}
+        for name, shown in self._shown.items():
+            if shown not in raw:
+                raw[shown], width = width, width + self._codecs[shown].words
+            places[name] = raw[shown]
+        for name, (_, code) in self._constants.items():
+            places[name] = width
+            for word in code:
+                constants.append((width, word))
+                width += 1
+        columns = [(self._raw[name], self._codecs[name], place) for name, place in raw.items()]
+        are_words = all(is_told(column, codec, self._parts, self._shift) for column, codec, _ in columns)
+        if not are_words or any(code[0] <= RESERVED_LOW for _, code in self._constants.values()):
             return None
-        shown = self._in_order(self._shown)
-        return [(self._codecs[name], str(self._raw[name].variable)) for name in shown.values()]
+        codecs = {name: self._codecs[shown] for name, shown in self._shown.items()}
+        codecs |= {name: codec for name, (codec, _) in self._constants.items()}
+        codecs |= {name: item.codec for name, item in self._items.items() if item.codec is not None}
+        shown_at = [(codecs[name], places[name]) for name in self._names]
+        visible = -1 if self._having is None else self._items[self._having].place
+        program = (0, 0, 0) if self._program is None else self._program.call
+        return RowLayout(width, columns, constants, shown_at, visible, program)
 
     def run(self, source: Rows, rows: int) -> tuple[Words, np.ndarray | None] | None:
         """The words of all columns of so many rows, and the places of those that HAVING shows, None if all are; None if

@@ -85,24 +85,35 @@ class Subscribers:
         """Pass the changes of nodes on to listeners, after an epoch with these changes of relations; whether there are
         any. `changes` has those already read, `output` reads that of a node."""
         touched = {item.relation.name for item in done}
-        for name, listeners in list(self._listeners.items()):
+        for name in list(self._listeners):
             node = self._nodes[name]
             if not node.relations & touched:
                 continue
             change: OutputChange | Error
             try:
                 change = changes[name] = changes[name] if name in changes else output(node, done)
-            except Exception as error:  # The epoch is committed: whatever it is, it is the listeners' to know.
-                why = f"{type(error).__name__}: {error}"
-                change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
-            for listener in list(listeners):
-                listener(epoch, change)
+            except Exception as error:
+                change = _lost(error)
+            self._pass_on(node, epoch, change)
         pushing = [self._nodes[name] for name in self._pushing()]
         for node in pushing:
             node.commit()
         for node in pushing:
             node.begin()
         return bool(self._listeners)
+
+    def tell_of(self, node: Node, epoch: int, done: Sequence[Encoded]) -> None:
+        """Pass the change of one node on to its listeners, after an epoch with these changes of relations."""
+        try:
+            change: OutputChange | Error = node.output(done)
+        except Exception as error:
+            change = _lost(error)
+        self._pass_on(node, epoch, change)
+        node.commit()
+
+    def _pass_on(self, node: Node, epoch: int, change: OutputChange | Error) -> None:
+        for listener in tuple(self._listeners.get(node.name, ())):
+            listener(epoch, change)
 
     def _pushing(self) -> set[str]:
         """The nodes that epochs ask for their changes."""
@@ -119,3 +130,9 @@ class Subscribers:
     def _gather(self, name: str) -> None:
         if name in self._nodes:
             self._nodes[name].hear(name in self._heard())
+
+
+def _lost(error: Exception) -> Error:
+    """What listeners are told of an epoch, which is committed, if the change of a node cannot be read."""
+    why = f"{type(error).__name__}: {error}"
+    return error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)

@@ -100,6 +100,11 @@ class Computation:
         self._scratch = np.empty(len(self._registers.operations) * kernels.BLOCK, np.int64)
         self._call = int(self._program.ctypes.data), len(program), int(self._scratch.ctypes.data)
 
+    @property
+    def call(self) -> tuple[int, int, int]:
+        """The address of the operations, their number, and the address of the registers, once it is placed."""
+        return self._call
+
     def run(self, address: int, width: int, rows: int) -> bool:
         """Compute the items of encoded rows of `width` words; False if that must be left to DuckDB. O(rows)."""
         return not _compute(*self._call, address, width, rows)

@@ -92,17 +92,14 @@ class Feed:
             return found
 
     def _take(self, epoch: int, change: OutputChange | Error) -> None:
-        from sqlfront.maintenance.output.output_change import images
-
         if isinstance(change, Error):
             self.fail(change)
             self._end()
         elif self.failure is not None or not self._buffers:
             self._end()
         elif len(change):
-            table = images(change, epoch, _now())
             with self.news:
-                self._log.add(table, epoch, max(list(self._buffers.values()), default=0))
+                self._log.add(change, epoch, _now(), max([*self._buffers.values()], default=0))
                 self.news.notify_all()
 
     def _end(self) -> None:
@@ -201,16 +198,24 @@ class Subscription:
 
     def _fetch(self, timeout: float | None) -> deque[HeldChange] | None:
         """What is not delivered yet, when there is something or `timeout` seconds have passed. None: it is closed."""
-        until = None if timeout is None else time.monotonic() + timeout
         waiting = self._waiting
         with self._feed.news:
-            while not self._closed and not waiting:
+            if not waiting and not self._closed:
                 self._gather(waiting)
-                left = None if until is None else until - time.monotonic()
-                if waiting or (left is not None and left <= 0):
-                    break
-                self._feed.news.wait(left)
+            if not waiting and timeout != 0:
+                self._wait(waiting, timeout)
         return None if self._closed else waiting
+
+    def _wait(self, waiting: deque[HeldChange], timeout: float | None) -> None:
+        """Wait for a change, or until the subscription is closed, at most so many seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._closed and not waiting:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self._feed.news.wait(left)
+            if not self._closed:
+                self._gather(waiting)
 
     def _shown(self, change: HeldChange) -> pa.Table:
         return change.lossless if self._lossless else change.plain

@@ -8,35 +8,57 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.output.output_change import images, is_plain, plain
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sqlfront.maintenance.output.output_change import OutputChange
 
 _PACKED, _FEW = 256, 64
 
 
 class HeldChange:
-    """The changes of one or more whole epochs, from number `first` to `last`, in order of epochs. `types` are DuckDB's
-    of the view's columns; None if they are plain ones."""
+    """The changes of one or more whole epochs, from number `first` to `last`, in order of epochs: a table of so many
+    `rows`, or the change of one epoch at a `moment`, which becomes one when it is read. `types` are DuckDB's of the
+    view's columns; None if they are plain ones."""
 
-    def __init__(self, lossless: pa.Table, types: Mapping[str, str] | None, first: int, last: int) -> None:
-        self.lossless, self._types, self.first, self.last = lossless, types, first, last
+    def __init__(
+        self,
+        held: Any,
+        types: Mapping[str, str] | None,
+        first: int,
+        last: int,
+        moment: int | None = None,
+    ) -> None:
+        self._held, self._types, self.first, self.last, self._moment = held, types, first, last, moment
+        self.rows: int = held.num_rows if moment is None else held.copies
+        self._lossless: pa.Table | None = held if moment is None else None
+        self._plain: pa.Table | None = self._lossless if types is None else None
+
+    @property
+    def lossless(self) -> pa.Table:
+        """The changes in types from which DuckDB restores all of its own; made once."""
+        if self._types is None:
+            return self.plain
+        if self._lossless is None:
+            self._lossless = images(self._held, self.first, self._moment or 0)
+        return self._lossless
 
     @property
     def plain(self) -> pa.Table:
-        """The changes in plain types."""
-        return self.lossless if self._types is None else self._in_plain_types
-
-    @cached_property
-    def _in_plain_types(self) -> pa.Table:
-        from sqlfront.maintenance.output.output_change import plain
-
-        assert self._types is not None
-        return plain(self.lossless, self._types)
+        """The changes in plain types; made once."""
+        if self._plain is None:
+            types = self._types
+            if self._moment is not None:
+                self._plain = images(self._held, self.first, self._moment, types)
+            else:
+                self._plain = plain(self._held, types or {})
+        return self._plain
 
     def split(self, version: int) -> tuple[HeldChange | None, HeldChange | None]:
         """The epochs up to this one, and those after it. O(log rows)."""
@@ -58,18 +80,20 @@ class FeedLog:
     """
 
     def __init__(self, since: int, types: Mapping[str, str]) -> None:
-        from sqlfront.maintenance.output.output_change import is_plain
-
         self.since, self.rows = since, 0
         self._types = None if all(map(is_plain, types.values())) else types
         self._changes: deque[HeldChange] = deque()
         self._single = 0
 
-    def add(self, table: pa.Table, epoch: int, most: int) -> None:
-        """Note an epoch's change. Of those before it the oldest go until at most `most` rows are held. O(rows)."""
-        self._changes.append(HeldChange(table, self._types, epoch, epoch))
+    def add(self, change: OutputChange, epoch: int, moment: int, most: int) -> None:
+        """Note an epoch's change, which had come at a `moment`. Of those before it the oldest go until at most `most`
+        rows are held. O(1), amortised, if the change lasts; else O(rows)."""
+        held = HeldChange(change, self._types, epoch, epoch, moment)
+        if not change.lasts:
+            held = HeldChange(held.lossless, self._types, epoch, epoch)
+        self._changes.append(held)
         self._single += 1
-        self.rows += table.num_rows
+        self.rows += held.rows
         while self.rows > most and (len(self._changes) > 1 or self._changes[0].first < self._changes[0].last):
             self._drop_oldest()
         self._single = min(self._single, len(self._changes))
@@ -81,7 +105,7 @@ class FeedLog:
         import pyarrow as pa
 
         last = [self._changes[-number] for number in range(self._single, 0, -1)]
-        if sum(change.lossless.num_rows for change in last) <= _FEW * len(last):
+        if sum(change.rows for change in last) <= _FEW * len(last):
             for _ in last:
                 self._changes.pop()
             table = pa.concat_tables([change.lossless for change in last]).combine_chunks()
@@ -92,7 +116,7 @@ class FeedLog:
         """The changes of the epochs after `version`, oldest first. O(tables found)."""
         found: list[HeldChange] = []
         for change in reversed(self._changes):
-            _, rest = change.split(version)
+            rest = change if change.first > version else change.split(version)[1]
             if rest is None:
                 break
             found.append(rest)
@@ -106,8 +130,8 @@ class FeedLog:
     def _drop_oldest(self) -> None:
         oldest = self._changes.popleft()
         self.since = oldest.first
-        gone, rest = oldest.split(self.since)
+        gone, rest = (oldest, None) if oldest.first == oldest.last else oldest.split(self.since)
         assert gone is not None
-        self.rows -= gone.lossless.num_rows
+        self.rows -= gone.rows
         if rest is not None:
             self._changes.appendleft(rest)

@@ -12,6 +12,7 @@ from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.dictionary import Dictionary, validity
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.tables.appended_rows import WORD
 from sqlfront.storage.kernels.tables.byte_strings import ABSENT
 
 # Stands, as layout.RESERVED_LOW does, for the one value whose own code would be NULL_CODE. As data they are refused;
@@ -32,13 +33,23 @@ class Codec:
 
     words = 1
     dictionary: Dictionary | None = None
-    is_word = False
-    """Whether the code of a value beyond layout.RESERVED_LOW is its 64 bits in Arrow."""
+    layout: int | None = None
+    """How Arrow has a value whose first word is beyond layout.RESERVED_LOW, as appended_rows.py says; None for types
+    whose words do not say it."""
 
     def __init__(self, type: str, arrow_type: pa.DataType, caster: Caster) -> None:
         self.type = type
         self.arrow_type = arrow_type
         self._caster = caster
+
+    @property
+    def is_word(self) -> bool:
+        """Whether the code of a value beyond layout.RESERVED_LOW is its 64 bits in Arrow."""
+        return self.layout == WORD
+
+    def layout_in(self, arrow_type: pa.DataType) -> int | None:
+        """The `layout` of values that are shown in an Arrow type."""
+        return self.layout if arrow_type == self.arrow_type else None
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> list[np.ndarray]:
         """The words of a column, each a new C-contiguous int64 array; new strings enter the dictionary.

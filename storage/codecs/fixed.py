@@ -30,6 +30,7 @@ from sqlfront.storage.codecs.dictionary import validity
 from sqlfront.storage.codecs.types import ScalarType
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
+from sqlfront.storage.kernels.tables.appended_rows import FLIPPED, NARROW, SIGNED, WORD
 
 _MAX = 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -47,7 +48,7 @@ class IntegerCodec(Codec):
         self._low, self._high = int(limits.min), int(limits.max)
         self._bias = NULL_CODE + 1 if type == "UBIGINT" else 0
         self._reserved = {"BIGINT": RESERVED_LOW, "UBIGINT": RESERVED_HIGH}.get(type)
-        self.is_word = type == "BIGINT"
+        self.layout = {"BIGINT": WORD, "INTEGER": NARROW}.get(type)
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
         if not self._bias and words[0].min(initial=0) > RESERVED_LOW:  # There is no NULL, and nothing to undo.
@@ -110,7 +111,7 @@ class TimeCodec(Codec):
     ) -> None:
         super().__init__(type, arrow_type, caster)
         self._dtype = np.int32 if arrow_type == pa.date32() else np.int64
-        self.is_word = self._dtype is np.int64
+        self.layout = WORD if self._dtype is np.int64 else NARROW
         self._from_python = from_python
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
@@ -159,12 +160,15 @@ class TimeZoneTimeCodec(Codec):
 class DecimalCodec(Codec):
     """DECIMAL of up to 18 digits: the scaled integer."""
 
-    is_word = True
+    layout = WORD
 
     def __init__(self, scalar: ScalarType, caster: Caster) -> None:
         super().__init__(scalar.name, pa.decimal64(scalar.width, scalar.scale), caster)
         self._scale, self._limit = scalar.scale, 10**scalar.width
         self._input = pa.decimal128(scalar.width, scalar.scale)
+
+    def layout_in(self, arrow_type: pa.DataType) -> int | None:
+        return SIGNED if arrow_type == self._input else super().layout_in(arrow_type)
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
         return fixed_array(self.arrow_type, words[0], words[0])
@@ -188,6 +192,7 @@ class FloatCodec(Codec):
     def __init__(self, type: str, arrow_type: pa.DataType, caster: Caster) -> None:
         super().__init__(type, arrow_type, caster)
         self._dtype = arrow_type.to_pandas_dtype()
+        self.layout = FLIPPED if self._dtype is np.float64 else None
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
         values = floats_of(words[0])

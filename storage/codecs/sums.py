@@ -115,6 +115,16 @@ def averages(
     return (_as_long_double(low, high) / divisor).astype(np.float64)
 
 
+def quotient_factor(scale: int, argument_type: str, from_sum: bool = False) -> int | None:
+    """What the number of values is multiplied by when an AVG of an exact sum is one quotient of words, negative if it
+    is one of doubles; None if it is not."""
+    scalar = parse_type(argument_type)
+    if argument_type in ("FLOAT", "DOUBLE") or scale > (0 if from_sum else _MOST_PLACES):
+        return None
+    is_short = argument_type == "SMALLINT" or (scalar.family == "DECIMAL" and scalar.width <= 4)
+    return 10**scale if _EXTENDED and not is_short and not from_sum else -(10**scale)
+
+
 def with_specials(finite: pa.Array, nans: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> pa.Array:
     """A floating result where non-finite values were counted apart: NaN, or an infinity, prevails as in addition."""
     import pyarrow.compute as pc

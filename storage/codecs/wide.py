@@ -27,6 +27,7 @@ from sqlfront.storage.codecs.fixed import decimal_native, scaled
 from sqlfront.storage.codecs.types import ScalarType
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
+from sqlfront.storage.kernels.tables.appended_rows import WIDE
 
 _LOW_WORD = 2**64 - 1
 _DAY = 86_400_000_000
@@ -45,6 +46,7 @@ class WideCodec(Codec):
     def __init__(self, type: str, arrow_type: pa.DataType, caster: Caster, signed: bool) -> None:
         super().__init__(type, arrow_type, caster)
         self._bias = 0 if signed else NULL_CODE + 1
+        self.layout = WIDE if signed else None
         self._reserved = RESERVED_LOW if signed else RESERVED_HIGH
         self._range = (-(2**127), 2**127 - 1) if signed else (0, 2**128 - 1)
 

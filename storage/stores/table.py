@@ -207,10 +207,6 @@ class Table:
         """Empty a table that has no indexes and never lost a row; its memory stays. O(rows)."""
         kernels.clear(self.address)
 
-    def forget_appended(self) -> None:
-        """Empty a table of rows that have been appended, which no slots lead to; its memory stays. O(1)."""
-        self.header[at.USED] = self.header[at.LIVE] = 0
-
     def reset(self) -> None:
         """Empty a table that counts no references, with its groups, and give its memory back. O(1)."""
         for table in (self, *self.groups):

@@ -173,10 +173,17 @@ def pack_exported(array, plan, columns, data, width):
     return refused
 
 
-@kernel("void(int64,int64,int64,int64)")
-def write_head(head, out, rows, stride):
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def write_head(head, out, rows, stride, place, first, second):
     """The words of a message's head: [n, then for each a number, what a row adds to it, what a word from one column to
-    the next adds]."""
-    for i in range(load(head, 0)):
+    the next adds]. If there is a `place`, one word is written to all rows of the column of words that begins so many
+    half strides behind the head, and another one to the next column."""
+    words = load(head, 0)
+    for i in range(words):
         word = load(head, 1 + 3 * i) + rows * load(head, 2 + 3 * i) + stride * load(head, 3 + 3 * i)
         store(out, i, word)
+    if place >= 0:
+        column = out + 8 * words + 4 * place * stride
+        for i in range(rows):
+            store(column, i, first)
+            store(column, stride + i, second)

@@ -23,7 +23,7 @@ def test_a_block_is_a_batch(columns: int, rows: int) -> None:
     values = np.random.default_rng(rows).integers(0, 86_400_000_000, (columns, rows))
     lines = np.frombuffer(block, np.int64, offset=8 * batches.head).reshape(columns + 1, stride)
     lines[:columns, :rows] = values
-    found = batches.batch(block, rows)
+    found = batches.batch(block, rows, stride)
     found.validate(full=True)
     arrays = [pa.Array.from_buffers(field.type, rows, [None, pa.py_buffer(row)]) for field, row in zip(fields, values)]
     assert found.equals(pa.RecordBatch.from_arrays(arrays, schema=schema), check_metadata=True)
