@@ -2,9 +2,10 @@
 
 The columns that join tables form a tree of *keys* (key_tree.py): b in the star R1(a1, b), ..., Rk(ak, b); a, then
 (a, b) in R(a, b, c), S(a, b, d), T(a, e); a, then (a, b) beside (a, e) in R(a, b, c), S(a, b, d), T(a, e, f),
-U(a, e, g). What a table has beside its keys, its *ends*, is put out. Light values of the top key add to the output;
-every other part tree enumerates rows. There are at most 2k N^(1-eps) heavy values of a key, so the part of an output
-row below a key is in as many products at most. Tables without ends only filter.
+U(a, e, g). What a table has beside its keys, its *ends*, is put out. A top key that is put out is not divided. Light
+values of another top key add to the output; every other part tree enumerates rows. There are at most 2k N^(1-eps) heavy
+values of a key, so the part of an output row below a key is in as many products at most. Tables without ends only
+filter.
 
 Kara, Nikolic, Olteanu and Zhang 2020, with their view trees. For k tables with ends the static width is k, the dynamic
 one k - 1, and k if a table has no end.
@@ -16,7 +17,7 @@ from fractions import Fraction
 
 from sqlfront.planner.heavy_light.key_tree import LARGEST, KeyTree
 from sqlfront.planner.heavy_light.reasons import say_division
-from sqlfront.planner.model.exponents import REST, Exponents, line
+from sqlfront.planner.model.exponents import REST, Exponents
 from sqlfront.planner.model.heavy_light import Strategy, Union
 from sqlfront.planner.model.hypergraph import hypergraph, occurrences, ordered_variables
 from sqlfront.planner.model.plan import Plan, RowsIn
@@ -26,22 +27,19 @@ from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_
 
 
 def hierarchical(definition: Definition, plan: Plan) -> Union | None:
-    """The union, if the keys of the tables form a tree, each with a column that is projected out, and everything else
-    is put out; else None.
+    """The union, if the keys of the tables form a tree, each with a column that is projected out but for the top one,
+    and everything else is put out; else None.
 
     O(N^((k-1) eps)) a change of a table with ends, O(N^(k eps)) of another one, O(N^(1-eps)) delay, O(N^(1+(k-1) eps))
-    space for k tables with ends.
+    space for k tables with ends below one key that is projected out.
     """
     found = _find_keys(definition) if _may_be_divided(definition, plan) else None
     if not isinstance(found, KeyTree):
         return None
-    part_trees, edges = tuple(map(found.part_tree, found.statuses())), found.edges
-    stored, ends = part_trees[0].root, len(found.ended)
-    filtered = ends < len(definition.atoms)
-    space, update = line(1, ends - 1), line(0, ends if filtered else ends - 1)
-    exponents = Exponents(space, update, REST, space, rows=Fraction(ends))
+    edges, part_trees, space = found.edges, tuple(found.part_trees()), found.space
+    exponents = Exponents(space, found.update, REST, space, rows=Fraction(len(found.ended)))
     joint = sum(bool(edge.groups) for edge in edges) > 1
-    return Union(HIERARCHICAL, edges, part_trees, stored, exponents, joint=joint)
+    return Union(HIERARCHICAL, edges, part_trees, found.output(), exponents, joint=joint)
 
 
 def _may_be_divided(definition: Definition, plan: Plan) -> bool:
@@ -71,12 +69,12 @@ def _find_keys(definition: Definition) -> KeyTree | str | None:
             return f"{told}; {labels(definition, [variable])} of one table is neither put out nor summed there"
     if next(iter(classes)) != frozenset(edges):
         return f"{told}; no column joins all of its tables"
-    for key in classes.values():
-        if set(key) <= free:
-            return f"{told}; {labels(definition, key)} {are(key)} put out, and each key has a column that is not"
     ended = frozenset(name for name in edges if any(len(holding[variable]) == 1 for variable in edges[name]))
-    for holders, key in classes.items():
-        if not ended & holders:
+    for place, (holders, key) in enumerate(classes.items()):
+        if set(key) <= free and place:
+            own = f"{labels(definition, key)} {are(key)} put out"
+            return f"{told}; {own}, and each key below another has a column that is not"
+        if not ended & holders and (free & set(key) or not place):
             joined = enumerate_words(name for name in edges if name in holders)
             return f"{told}; of {joined}, which {labels(definition, key)} joins, no other column is put out"
     found = KeyTree.of(definition, classes, ended)
