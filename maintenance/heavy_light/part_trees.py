@@ -22,7 +22,7 @@ from sqlfront.maintenance.heavy_light.partition import (
     partition_column,
     partition_of,
 )
-from sqlfront.maintenance.heavy_light.stored_part_tree import StoredPartTree
+from sqlfront.maintenance.heavy_light.stored_part_tree import Branch, StoredPartTree
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
@@ -72,10 +72,8 @@ class PartTrees:
                     served.indexes += [index for index in view.indexes if index not in served.indexes]
                     view.indexes = served.indexes
         for kept in self.overlapping():
-            for number, level in enumerate(kept.levels()):
-                own = tuple(v for v in base.root.children[0].node.variables if v in level.node.variables)
-                wanted = dict.fromkeys((level.link, own) if number == 0 else (level.link,))
-                level.indexes += [index for index in wanted if index not in level.indexes]
+            for branch in kept.branches():
+                self._index(branch)
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
@@ -171,6 +169,15 @@ class PartTrees:
             if self.base.plan.orders[number].part_trees:
                 found[number] = RankedIndex(order, plan, tree, self.number, distinct=definition.mode == "set")
         return found
+
+    def _index(self, branch: Branch) -> None:
+        """Ask for the groupings by which the rows of a branch are enumerated."""
+        for above in branch.common[-1:]:
+            branch.upper.indexes += [index for index in [above.node.variables] if index not in branch.upper.indexes]
+        for number, level in enumerate(branch.levels()):
+            own = tuple(v for v in self.base.root.children[0].node.variables if v in level.node.variables)
+            links = dict.fromkeys((level.link, own) if number == 0 and not branch.before else (level.link,))
+            level.indexes += [index for index in links if index not in level.indexes]
 
     def open(self, sources: Mapping[str, Source]) -> None:
         """Make the partitions of the stores, empty. The view's own tree is bound to them."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
-from sqlfront.maintenance.heavy_light.stored_part_tree import StoredPartTree
+from sqlfront.maintenance.heavy_light.stored_part_tree import Branch, StoredPartTree
 from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
@@ -23,13 +23,12 @@ from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
-from sqlfront.storage.kernels.programs import hop as kernels
+from sqlfront.storage.kernels.programs import hop
+from sqlfront.storage.kernels.programs import tuple_union as kernels
 
 Where = Mapping[str, tuple[int, ...]]
 _next_union, _union_values = entry_point(kernels.next_union), entry_point(kernels.union_values)
-_BEGINS = (
-    kernels.FROM_KEY, kernels.FROM_VALUES, kernels.FROM_LINK, kernels.FROM_UPPER, kernels.FROM_OWN, kernels.FROM_OUT,
-)  # fmt: skip
+_BEGINS = (hop.FROM_KEY, hop.FROM_VALUES, hop.FROM_LINK, hop.FROM_UPPER, hop.FROM_OWN, hop.FROM_OUT)
 
 
 class PartTreeRows:
@@ -69,7 +68,8 @@ class UnionEnumeration(Metered):
         if where and set(self.shape.variables) <= where.keys():
             self._wanted = [word for variable in self.shape.variables for word in where[variable]]
         self._out = np.empty((0, self._width), np.int64)
-        self._trees = [_Tree(one, self.shape) for one in kept]
+        values = len(self.shape.parts) * limbs
+        self._trees = [_Tree(one, self.shape, values) for one in kept]
         self._addresses = np.array([int(tree.words.ctypes.data) for tree in self._trees], np.int64)
         self._product = np.zeros(2 * limbs, np.int64)
         self._union = np.zeros(kernels.UNION_WORDS, np.int64)
@@ -178,28 +178,73 @@ class Chain:
 
 
 class _Tree:
-    """The words of one tree for the kernels, and the arrays they point to."""
+    """The words of one tree for the kernels, and the arrays they point to; `values` is how many words the values of a
+    tuple have."""
 
-    def __init__(self, kept: StoredPartTree, out: Shape) -> None:
-        *guards, upper = kept.nodes()
-        levels, factors = kept.levels(), kept.factors()
-        parts = [*levels, *factors, *guards]
-        assert upper.table is not None and upper.shape is not None
-        used, keys = upper.table.used, max(view.table.keys for view in parts if view.table is not None)
+    def __init__(self, kept: StoredPartTree, out: Shape, values: int) -> None:
+        branches, self._branches = kept.branches(), list[_Branch]()
+        for branch in reversed(branches):
+            self._branches.insert(0, _Branch(branch, out, values, self._branches[0] if self._branches else None))
+        levels: list[_Part] = []
+        for own in self._branches:
+            own.words[hop.LEVEL] = len(levels)
+            levels += own.levels
+        parts = [view for branch in branches for view in (*branch.levels(), *branch.factors(), *branch.guards)]
+        used, keys = _used(branches[0].upper), max(view.table.keys for view in parts if view.table is not None)
         self._buckets = np.zeros((2, used + 1), np.int64)
-        self._found, self._words = np.zeros(1 + kernels.ENTRY * used, np.int64), np.zeros(out.keys, np.int64)
+        self._found, self._words = np.zeros(1 + hop.ENTRY * used, np.int64), np.zeros(out.keys, np.int64)
         self._rows, self._key = np.zeros(len(parts), np.int64), np.zeros(keys, np.int64)
-        self._parts = [_Part(view, upper, out, is_level=view in levels, is_first=view is levels[0]) for view in parts]
-        arrays = (self._found, self._rows, self._words, self._key)
-        words = [upper.table.address, used, *map(_address, self._buckets), -1, 0, *map(_address, arrays)]
-        words += [len(levels), len(factors), len(guards), *(_address(part.words) for part in self._parts)]
+        words = [
+            *map(_address, self._buckets),
+            -1,
+            0,
+            *map(_address, (self._found, self._rows, self._words, self._key)),
+        ]
+        words += [len(levels), len(branches), *(_address(level.words) for level in levels)]
+        words += [_address(own.words) for own in self._branches]
         self.words = np.array(words, np.int64)
 
 
-class _Part:
-    """The words of a level of a tree, a factor or a guard, and the arrays they point to."""
+class _Branch:
+    """The words of a branch, and the arrays they point to."""
 
-    def __init__(self, view: View, upper: View, out: Shape, *, is_level: bool, is_first: bool) -> None:
+    words: np.ndarray
+
+    def __init__(self, branch: Branch, out: Shape, values: int, following: _Branch | None) -> None:
+        upper = branch.upper
+        assert upper.table is not None and upper.shape is not None
+        own = branch.levels()
+        self.levels = [
+            _Part(view, upper, out, is_level=True, is_first=view is own[0] and not branch.before) for view in own
+        ]
+        self._others = [_Part(view, upper, out) for view in (*branch.factors(), *branch.guards)]
+        words = [upper.table.address, upper.table.used, 0, len(own), len(branch.factors()), len(branch.guards)]
+        words += [_address(following.words) if following is not None else 0]
+        self._turns: list[np.ndarray] = []
+        places: tuple[int, ...] = ()
+        if not branch.before:
+            words += [0] * (hop.OWN_PARTS - hop.ABOVE)
+        for above in branch.common[-1:]:
+            last = branch.before[-1].shape
+            assert above.table is not None and last is not None
+            number, rows = upper.index_number(above.node.variables), above.table.used
+            places = last.places(above.node.variables)
+            words += [above.table.address, upper.table.groups[number].address, number, 0]
+            for _ in range(2):
+                listed = np.zeros(1 + hop.ENTRY * upper.table.used, np.int64)
+                self._turns += [listed, np.zeros(rows * values, np.int64), np.zeros(rows, np.int64)]
+                words += [*map(_address, self._turns[-3:]), 0]
+        words += [_address(part.words) for part in (*self.levels, *self._others)]
+        words[hop.FROM_ABOVE] = len(words)
+        self.words = np.array([*words, *places], np.int64)
+        for part in self.levels:
+            part.words[hop.BRANCH] = _address(self.words)
+
+
+class _Part:
+    """The words of a level of a branch, a factor or a guard, and the arrays they point to."""
+
+    def __init__(self, view: View, upper: View, out: Shape, *, is_level: bool = False, is_first: bool = False) -> None:
         assert view.table is not None and view.shape is not None and upper.table is not None
         assert upper.shape is not None
         table, shape, above = view.table, view.shape, upper.shape
@@ -213,10 +258,10 @@ class _Part:
             link, output = view.index_number(view.link), view.index_number(own) if is_first else 0
             used, groups = table.used, table.groups[link].used
             self._members, self._groups = np.zeros((2, used + groups), np.int64), np.zeros((2, groups), np.int64)
-            self._list = np.zeros(1 + kernels.ENTRY * upper.table.used, np.int64)
+            self._list = np.zeros(1 + hop.ENTRY * upper.table.used, np.int64)
             words += [link, table.groups[link].address, output, table.groups[output].address, used]
             words += [*map(_address, self._members), 0, used + groups + 1, -1, 0, 0, _address(self._list)]
-            words += [len(shape.places(own)), *map(_address, self._groups), 0, 0, 0, 0, 0]
+            words += [len(shape.places(own)), *map(_address, self._groups), 0, 0, 0, 0, 0, 0]
             found = shape.places(above.variables) if is_first else ()
             places += [[*above.places(view.link)], [*found], [*shape.places(own)], [*out.places(own)]]
         starts = np.cumsum([len(words), *map(len, places)]).tolist()
@@ -234,6 +279,13 @@ def _address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
+def _used(view: View) -> int:
+    assert view.table is not None
+    return view.table.used
+
+
 def _limbs(kept: StoredPartTree) -> int:
-    """How wide a product of a tree's values can be."""
-    return sum(view.shape.limbs for view in (*kept.levels(), *kept.factors()) if view.shape is not None)
+    """How wide a product of a tree's values can be, with the sums of all branches but the last."""
+    branches = kept.branches()
+    views = [view for branch in branches for view in (*branch.levels(), *branch.factors())]
+    return sum(view.shape.limbs for view in views if view.shape is not None) + len(branches) - 1

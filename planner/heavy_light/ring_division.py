@@ -101,7 +101,7 @@ class _Questions:
     @classmethod
     def of(cls, candidate: Candidate, by: tuple[str, ...], ring: HungRing) -> _Questions:
         atoms = frozenset((*(edge.atom for edge in ring.edges), *ring.hung))
-        again = {Listing(frozenset(by), frozenset(candidate.ends), atoms)} if candidate.ends else ()
+        again = {Listing(frozenset(candidate.first), frozenset(candidate.ends), atoms)} if candidate.ends else ()
         edge = Listing(frozenset(), frozenset((ring.edges[0].first, ring.edges[0].second)), atoms)
         return cls(candidate, listed_by_changes(candidate.root), frozenset(again), kept(candidate.root) | {edge})
 

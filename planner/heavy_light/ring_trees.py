@@ -20,11 +20,13 @@ from sqlfront.planner.model.query import Definition
 @dataclass(frozen=True)
 class Candidate:
     """A tree that a part tree may have, and how it is read. `ends` are the variables under which a tree lists rows that
-    may come again; none if each row comes once."""
+    may come again; none if each row comes once. A read finds the ends of a row by its variables `first`: those that are
+    listed first."""
 
     root: Node
     reading: Reading
     ends: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
 
 
 class RingTrees(Ring):
@@ -97,20 +99,30 @@ class RingTrees(Ring):
         return Node((path.variables[0], path.variables[2]), (path,), connex=True)
 
     def _repeating(self) -> Iterator[Candidate]:
-        """The trees in which rows are listed under the ends of two paths, and come again under other ends."""
+        """The trees in which rows are listed under the ends of two paths, and come again under other ends: by one of
+        the paths, or, where both have columns that are put out, as the products of both."""
         for i in range(self._size):
             for length in range(2, self._size):
                 ends = self._variables[i], self._variables[(i + length) % self._size]
                 hung = [node for end in ends for node in self._at(end)]
                 shown = [node for node in hung if set(self._by).intersection(node.variables) - set(ends)]
                 aside = tuple(node for node in hung if node not in shown)
-                for back in self._paths(i + length, self._size - length, keep=False):
-                    closing = self._node(ends, (back, *aside), keep=False) if aside else back
-                    for path in self._paths(i, length):
-                        there = self._once(ends, self._node(path.variables, (*path.children, *shown)))
-                        if set(self._by) <= set(there.variables):
-                            top = Node(ends, (closing, there), connex=True)
-                            yield Candidate(Node((), (top,), connex=True), Reading.ENUMERATED, ends)
+                for path in self._paths(i, length):
+                    there = self._once(ends, self._node(path.variables, (*path.children, *shown)))
+                    missing = set(self._by) - set(there.variables)
+                    if missing and i + length < self._size:
+                        for back in self._paths(i + length, self._size - length):
+                            if missing <= set(back.variables):
+                                ways = self._once(ends, back), there
+                                yield self._listing(ends, (*ways, *aside), ways[0])
+                                yield self._listing(ends, (*ways[::-1], *aside), ways[1])
+                    for back in self._paths(i + length, self._size - length, keep=False) if not missing else ():
+                        closing = self._node(ends, (back, *aside), keep=False) if aside else back
+                        yield self._listing(ends, (closing, there), there)
+
+    def _listing(self, ends: tuple[str, str], children: tuple[Node, ...], first: Node) -> Candidate:
+        root = Node((), (Node(ends, children, connex=True),), connex=True)
+        return Candidate(root, Reading.ENUMERATED, ends, tuple(v for v in self._by if v in first.variables))
 
     def _once(self, ends: tuple[str, str], path: Node) -> Node:
         """A path that is enumerated under its ends: without variables that are not put out, so that under each pair of

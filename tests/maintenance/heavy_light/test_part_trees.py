@@ -17,7 +17,8 @@ from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 from sqlfront.maintenance.output.reading import read
 from sqlfront.planner.model.heavy_light import Reading
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.programs import hop as kernels
+from sqlfront.storage.kernels.programs import hop
+from sqlfront.storage.kernels.programs import tuple_union as kernels
 from sqlfront.storage.stores.table import Table
 
 THREE = {"r": ("a", "b"), "s": ("b", "c"), "t": ("c", "a")}
@@ -215,7 +216,7 @@ def stored(views: Views, name: str, part_tree: str) -> list[tuple[int, int]]:
     kept = next(one for one in part_trees.trees if one.planned.name == part_tree)
     if kept.planned.reading != Reading.ENUMERATED:
         return [figure(view.table) for view in part_trees.own(kept)]
-    [pair], top = kept.levels(), kept.top()
+    [pair], top = kept.branches()[0].levels(), kept.top()
     assert pair.table is not None
     sums = pair.table.groups[pair.index_number(pair.link)]
     return [figure(pair.table), figure(sums), figure(top.table)]
@@ -362,17 +363,19 @@ class Buckets:
                 self.lower.insert([bucket, element])
         used = int(self.lower.header[at.USED]), len(buckets)
         self.members, self.skips = np.zeros((2, sum(used)), np.int64), np.zeros((2, used[1] + 1), np.int64)
-        self.lists = np.zeros((2, 1 + kernels.ENTRY * used[1]), np.int64)
+        self.lists = np.zeros((2, 1 + hop.ENTRY * used[1]), np.int64)
         self.room = np.zeros((3, 2), np.int64)
         groups = [0, self.lower.groups[0].address, 1, self.lower.groups[1].address]
-        words = [self.lower.address, 24, 26, *groups, used[0], *(int(row.ctypes.data) for row in self.members)]
-        words += [0, sum(used) + 1, -1, 0, 0, int(self.lists[0].ctypes.data), 1, 0, 0, 0, 27, 28, 29, 30]
+        words = [self.lower.address, 25, 27, *groups, used[0], *(int(row.ctypes.data) for row in self.members)]
+        words += [0, sum(used) + 1, -1, 0, 0, int(self.lists[0].ctypes.data), 1, 0, 0, 0, 0, 28, 29, 30, 31]
         self.level = np.array([*words, -1, 0, 2, 0, 0, 1, 0], np.int64)
         self.factor = np.array([self.closing.address, 3, 4, -1, 1], np.int64)
-        arrays = [int(row.ctypes.data) for row in (*self.skips, self.lists[1], *self.room, self.level, self.factor)]
-        self.tree = np.array(
-            [self.upper.address, used[1], *arrays[:2], -1, 0, *arrays[2:6], 1, 1, 0, *arrays[6:]], np.int64
-        )
+        own = [int(row.ctypes.data) for row in (self.level, self.factor)]
+        turns = [0] * (hop.OWN_PARTS - hop.NEXT)
+        self.branch = np.array([self.upper.address, used[1], 0, 1, 1, 0, *turns, *own], np.int64)
+        self.level[hop.BRANCH] = self.branch.ctypes.data
+        arrays = [int(row.ctypes.data) for row in (*self.skips, self.lists[1], *self.room, self.level, self.branch)]
+        self.tree = np.array([*arrays[:2], -1, 0, *arrays[2:6], 1, 1, *arrays[6:]], np.int64)
         self.trees, self.product = np.array([self.tree.ctypes.data]), np.zeros(6, np.int64)
         self.union = np.array([self.shared.address, 0, 0, 1, 1, 1, 3, self.product.ctypes.data], np.int64)
         self.scratch, self.temporary = np.zeros(at.SCRATCH_WORDS, np.int64), np.zeros(at.TEMPORARY_WORDS, np.int64)

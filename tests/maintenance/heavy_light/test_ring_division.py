@@ -17,6 +17,7 @@ from sqlfront.planner.heavy_light.ring_trees import RingTrees
 from sqlfront.planner.heavy_light.strategies import find_refusal, find_union
 from sqlfront.planner.heavy_light.tree_listings import listed_by_changes
 from sqlfront.planner.model.exponents import Curve
+from sqlfront.planner.model.heavy_light import Reading
 from sqlfront.planner.model.plan import Node
 from tests.maintenance.heavy_light.test_divided_rings import QUERIES, Kept
 from tests.maintenance.heavy_light.test_rings import fits
@@ -41,10 +42,13 @@ DIVIDED = {
     f"{FOUR}, D(a,b) ->": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FOUR} -> a": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FOUR} -> b, a": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
+    f"{FOUR} -> c, a": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
+    f"{FOUR}, D(a,b) -> b, d": ("a b c d", lambda e: max(1 - e, min(1, 2 * e)), Fraction(1, 3)),
     f"{FIVE} ->": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{FIVE} -> *": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{FIVE} -> a": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{FIVE} -> a, b": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
+    f"{FIVE} -> a, c": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{FIVE}, D(a) ->": ("a b c d e", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{SIX} ->": ("a b c d e f", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
     f"{SIX} -> *": ("a b c d e f", lambda e: max(2 - 2 * e, 2 * e), Fraction(1, 2)),
@@ -74,7 +78,7 @@ def test_each_status_of_the_values_is_in_one_part_tree(text):
 @pytest.mark.parametrize("text", [
     f"{TRIANGLE}, D(a), E(b), F(c) ->", f"{TRIANGLE}, D(b) -> a", f"{TRIANGLE}, D(a) -> a,b", f"{FOUR}, D(a) ->",
     f"{TRIANGLE}, D(a,x) -> x", f"{TRIANGLE}, D(a,x;x) -> a,x", f"{TRIANGLE}, D(a,x), E(x) ->",
-    f"{FOUR} -> a,c", f"{SIX} -> a", f"{SIX}, D(a) ->",
+    f"{FOUR}, D(a) -> a,c", f"{SIX} -> a", f"{SIX}, D(a) ->",
     f"{TRIANGLE}, D(a,b,c) ->", "R(a,b,x), S(b,c), T(c,a), D(a) ->", "R(a,b), S(b,c), T(c,d), D(a) ->",
     "R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,g), X(g,a) ->",
 ])  # fmt: skip
@@ -88,7 +92,8 @@ def test_other_queries_are_not_divided(text):
     (f"{TRIANGLE}, D(a), E(b), F(c) ->", "a change of the triangles with D, E and F costs as much with any epsilon"),
     (f"{TRIANGLE}, D(a,x) -> x", "triangles with further tables are divided only in sums by columns that join"),
     (f"{SIX}, D(a) ->", "tables that hang on rings of 6 are not divided"),
-    (f"{FOUR} -> a,c", "rings of 4 by a and c costs as much with any epsilon as without"),
+    (f"{FOUR}, D(a) -> a,c", "a change of the rings of 4 with D costs as much with any epsilon as without"),
+    ("R(a,b;b), S(b,c;b), T(c,d;d), U(d,a;d) -> a,c", "rings of 4 by a and c costs as much with any epsilon"),
     (f"{SIX} -> a", "rings of 6 by a are not divided"),
     ("R(a,b), S(b,c), T(c,d), U(d,a,x) -> x", "rings of 4 by x are not divided"),
     ("R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,g), X(g,a) ->", "for rings of 7 tables no division"),
@@ -131,9 +136,28 @@ def test_every_candidate_joins_every_table_once(text):
         leaves = [leaf.atom for leaf in one.root.leaves()]
         assert sorted(map(str, leaves)) == sorted(atom.name for atom in definition.atoms)
         (top,) = one.root.children
-        shown = next(node for node in top.children if node.connex) if one.ends else top
-        assert set(by) <= set(shown.variables)
-        assert not one.ends or set(shown.variables) == {*by, *one.ends}
+        listing = [node for node in top.children if node.connex] if one.ends else [top]
+        shown = {variable for node in listing for variable in node.variables}
+        assert set(by) <= shown
+        assert not one.ends or shown == {*by, *one.ends}
+        assert not one.ends or set(one.first) == set(by).intersection(listing[0].variables)
+
+
+def test_a_read_begins_with_the_light_one_of_two_opposite_columns():
+    """A heavy one has more pairs of b and d than a row may come again."""
+    definition = parse_definition(f"{FOUR} -> a, c")
+    union = find_union(definition, plan_view(definition))
+    assert union is not None
+    status = [edge.first for edge in union.edges]
+    checked = 0
+    for one in union.part_trees:
+        (top,) = one.root.children
+        if one.reading == Reading.ENUMERATED and set(top.variables) == {"b", "d"}:
+            letters = dict(zip(status, one.name, strict=True))
+            first = "a" if "a" in top.children[0].variables else "c"
+            assert letters[first] == "L", one.name
+            checked += 1
+    assert checked > 2 and union.exponents.delay.at(Fraction(1, 3)) == Fraction(2, 3)
 
 
 def test_what_hangs_where():
