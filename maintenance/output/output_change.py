@@ -323,10 +323,10 @@ def images(change: OutputChange, version: int, moment: int, types: Mapping[str, 
         return change.stamped(Stamps(_repeated(kind, len(change)), version, moment), types)
     kinds = change.kinds
     if change.copies == len(change):
-        return change.stamped(Stamps(_types_of(kinds), version, moment), types)
+        return change.stamped(Stamps(types_of(kinds), version, moment), types)
     places = np.repeat(np.arange(len(change)), np.abs(change.weights))
     rows, kinds = change.rows.take(arrow_numbers(places)), kinds[places]
-    table = with_columns(rows, Stamps(_types_of(kinds), version, moment))
+    table = with_columns(rows, Stamps(types_of(kinds), version, moment))
     return table if types is None else plain(table, types)
 
 
@@ -345,7 +345,7 @@ def _change_types() -> pa.Array:
     return pa.array(CHANGE_TYPES)
 
 
-def _types_of(kinds: np.ndarray) -> pa.Array:
+def types_of(kinds: np.ndarray) -> pa.Array:
     """The names of change types."""
     if len(kinds) <= _FEW_KINDS:
         return _few_types(kinds.astype(np.int8).tobytes())

@@ -251,42 +251,42 @@ class WordsChange(EncodedChange):
     lasts = True
 
     def __init__(self, told: ToldView, block: Block, repeats: bool) -> None:
-        self._told, self._block, self._repeats = told, block, repeats
+        self.told, self.block, self._repeats = told, block, repeats
         self._stamps: tuple[int, int] | None = None
 
     def __len__(self) -> int:
-        return self._block.rows
+        return self.block.rows
 
     def only_kind(self) -> int | None:
-        block, least = self._block, self._block.least
+        block, least = self.block, self.block.least
         if least != block.greatest:
             return None
-        if self._told.rows.is_grouped:
+        if self.told.rows.is_grouped:
             return least
         return (INSERT if least > 0 else DELETE) if abs(least) == 1 else None
 
     @property
     def copies(self) -> int:
-        block = self._block
-        if self._told.rows.is_grouped:
+        block = self.block
+        if self.told.rows.is_grouped:
             return block.rows
         return abs(block.least) * block.rows if block.least == block.greatest else super().copies
 
     @property
     def weights(self) -> np.ndarray:
         last = self._last
-        return np.where((last == INSERT) | (last == UPDATE_POSTIMAGE), 1, -1) if self._told.rows.is_grouped else last
+        return np.where((last == INSERT) | (last == UPDATE_POSTIMAGE), 1, -1) if self.told.rows.is_grouped else last
 
     @property
     def kinds(self) -> np.ndarray:
-        return self._last if self._told.rows.is_grouped else np.where(self.weights > 0, INSERT, DELETE)
+        return self._last if self.told.rows.is_grouped else np.where(self.weights > 0, INSERT, DELETE)
 
     @functools.cached_property
     def rows(self) -> pa.Table:
-        return self._told.table(self._block)
+        return self.told.table(self.block)
 
     def stamped(self, stamps: Stamps, types: Mapping[str, str] | None = None) -> pa.Table:
-        told, block, own = self._told, self._block, (stamps.version, stamps.moment)
+        told, block, own = self.told, self.block, (stamps.version, stamps.moment)
         with told.stamping:
             before, self._stamps = self._stamps, self._stamps or own
         if before is None or before == own:
@@ -295,16 +295,16 @@ class WordsChange(EncodedChange):
         return with_columns(table if types is None else plain(table, types), stamps)
 
     def bytes(self) -> int:
-        return int(self._block.memory.size)
+        return int(self.block.memory.size)
 
     @property
     def _last(self) -> np.ndarray:
         """The last column: weights, or kinds."""
-        return self._told.column(self._block, 2 * self._told.rows.last)[: self._block.rows]
+        return self.told.column(self.block, 2 * self.told.rows.last)[: self.block.rows]
 
     @functools.cached_property
     def _words(self) -> Words:
-        return self._told.words(self._block)
+        return self.told.words(self.block)
 
 
 class ToldView:
@@ -330,10 +330,10 @@ class ToldView:
         types: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """The rows in Arrow, which share the memory of the block, in plain types if `types` are given; with their kinds
-        and the stamps if there are any."""
+        and the stamps if there are `kinds`. Without `stamps` the block has them."""
         schema = None if types is None else self._schema
         batch = self.rows.batches.batch(block.memory, block.rows, block.stride, stamps, schema)
-        if stamps is None:
+        if kinds is None:
             return self._from_batches([batch]).select(self._columns)
         return self._from_batches([batch.add_column(len(self._codecs), "_change_type", kinds)])
 

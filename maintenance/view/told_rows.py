@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlfront.storage.codecs.word_batches import WordBatches
     from sqlfront.storage.stores.table import Table
 
-_tell_rows = entry_point(kernels.tell_rows)
+_tell_rows, _join_blocks = entry_point(kernels.tell_rows), entry_point(kernels.join_blocks)
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,23 @@ class WordRows:
         rows, least, greatest = self._gathered.run(table, used, out, stride)
         is_apart = self.is_grouped or rows <= 1 or least > 0 or greatest < 0 or self._may_mix(table)
         return Block(memory, rows, stride, least, greatest) if rows >= 0 and is_apart else None
+
+    def joined(self, blocks: Sequence[Block], stamps: Sequence[tuple[int, int]]) -> Block:
+        """The rows of blocks as one, with the stamps of each. Only images of groups have kinds: `least` and `greatest`
+        are the extents of all. O(rows)."""
+        head, rows = 8 * self.batches.head, sum(block.rows for block in blocks)
+        stride = self.batches.stride(rows)
+        memory = self._allocate(head + 8 * (self.last + 1) * stride)
+        words = [
+            word
+            for block, own in zip(blocks, stamps, strict=True)
+            for word in (block.memory.address + head, block.rows, block.stride, *own)
+        ]
+        starts = np.array([*self.batches.starts[:-1], 2 * self.last, 2 * self.last + 2], np.int64)
+        given = np.array(words, np.int64)
+        _join_blocks(address_of(given), len(blocks), address_of(starts), len(starts) - 1, memory.address + head, stride)
+        least, greatest = min(block.least for block in blocks), max(block.greatest for block in blocks)
+        return Block(memory, rows, stride, least, greatest)
 
     @property
     def repeats(self) -> bool:

@@ -160,7 +160,7 @@ class Subscription:
         if had_some:
             with contextlib.suppress(Error):  # What is here is delivered first; the next call raises.
                 self._gather(changes)
-        tables = [self._shown(change) for change in changes]
+        tables = [self._shown(change) for change in (changes if len(changes) == 1 else HeldChange.in_few(changes))]
         changes.clear()
         self.version = self._fetched
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

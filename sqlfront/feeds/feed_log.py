@@ -1,18 +1,20 @@
-"""The changes a feed holds: Arrow tables of whole epochs, oldest first.
+"""The changes a feed holds, of whole epochs, oldest first: Arrow tables, or words that become one when they are read.
 
-All subscriptions read the same tables. What a table takes to be read, its plain types and its versions, is worked out
+All subscriptions read the same changes. What a table takes to be read, its plain types and its versions, is worked out
 once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.output_change import images, is_plain, plain
+from sqlfront.maintenance.output.output_change import images, is_plain, plain, types_of
+from sqlfront.maintenance.output.path_change import WordsChange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +42,19 @@ class HeldChange:
         self._lossless: pa.Table | None = held if moment is None else None
         self._plain: pa.Table | None = self._lossless if types is None else None
 
+    @staticmethod
+    def joined(changes: Sequence[HeldChange]) -> HeldChange | None:
+        """Changes that wait as words as one; None if they do not, or if some rows have copies. O(rows)."""
+        first, own = changes[0], [one._held for one in changes]
+        if not all(isinstance(one, WordsChange) and one.copies == len(one) and one.told is own[0].told for one in own):
+            return None
+        told, types = own[0].told, first._types
+        block = told.rows.joined([one.block for one in own], [(one.first, one._moment or 0) for one in changes])
+        kinds = types_of(WordsChange(told, block, False).kinds)
+        found = HeldChange(told.table(block, None, kinds), types, first.first, changes[-1].last)
+        found._plain = found._lossless if types is None else told.table(block, None, kinds, types)
+        return found
+
     @property
     def lossless(self) -> pa.Table:
         """The changes in types from which DuckDB restores all of its own; made once."""
@@ -60,6 +75,16 @@ class HeldChange:
                 self._plain = plain(self._held, types or {})
         return self._plain
 
+    @staticmethod
+    def in_few(changes: Iterable[HeldChange]) -> list[HeldChange]:
+        """Changes in their order, those that wait one after the other as one. O(rows)."""
+        found = list[HeldChange]()
+        for waits, run in groupby(changes, lambda change: change._moment is not None):
+            own = list(run)
+            joined = HeldChange.joined(own) if waits and len(own) > 1 else None
+            found += own if joined is None else [joined]
+        return found
+
     def split(self, version: int) -> tuple[HeldChange | None, HeldChange | None]:
         """The epochs up to this one, and those after it. O(log rows)."""
         if version < self.first:
@@ -76,7 +101,7 @@ class HeldChange:
 class FeedLog:
     """The changes of all epochs after `since`, as long as they are held; `rows` of them.
 
-    A table of one row takes seven kilobytes, so every 256 small tables are packed into one.
+    A change of one row takes two kilobytes as words, seven as a table. So every 256 small ones are packed into one.
     """
 
     def __init__(self, since: int, types: Mapping[str, str]) -> None:
@@ -108,8 +133,10 @@ class FeedLog:
         if sum(change.rows for change in last) <= _FEW * len(last):
             for _ in last:
                 self._changes.pop()
-            table = pa.concat_tables([change.lossless for change in last]).combine_chunks()
-            self._changes.append(HeldChange(table, self._types, last[0].first, last[-1].last))
+            if (packed := HeldChange.joined(last)) is None:
+                table = pa.concat_tables([change.lossless for change in last]).combine_chunks()
+                packed = HeldChange(table, self._types, last[0].first, last[-1].last)
+            self._changes.append(packed)
         self._single = 0
 
     def after(self, version: int) -> list[HeldChange]:

@@ -35,6 +35,7 @@ INSERT, DELETE, PREIMAGE, POSTIMAGE = range(4)
 # rows. PROGRAM has so many OPERATIONS, 0 without one. VISIBLE is the place of what HAVING computes, -1 without. SHOWN
 # lists the places of the words that tell two images apart. WANTED are the words to copy, EXTENTS becomes theirs.
 PLAN, ROOM, PROGRAM, OPERATIONS, REGISTERS, VISIBLE, SHOWN_COUNT, SHOWN, WANTED, EXTENTS, CALL_WORDS = range(11)
+JOINED_WORDS = 5
 _MOST = 2**63 - 1
 
 
@@ -207,3 +208,26 @@ def tell_rows(table, call, out, stride):
             if load(extents, i) <= RESERVED_LOW:
                 return -1
     return used
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def join_blocks(blocks, count, starts, columns, out, stride):
+    """Write the rows of blocks one after the other to columns of `stride` words from `out` on.
+
+    A block is [where its columns begin, rows, stride, two words for all its rows]. `starts` are where each column
+    begins, and where the last ends, in half strides; the last two before the end but one get the two words.
+    """
+    first = 0
+    for b in range(count):
+        block = blocks + b * JOINED_WORDS * 8
+        rows = load(block, 1)
+        for c in range(columns):
+            start = load(starts, c)
+            size = 4 * (load(starts, c + 1) - start)
+            target = out + 4 * start * stride
+            if columns - 4 < c < columns - 1:
+                for i in range(first, first + rows):
+                    store(target, i, load(block, c - columns + 6))
+            else:
+                memcpy(target + first * size, load(block, 0) + 4 * start * load(block, 2), rows * size)
+        first += rows

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.feeds.feed import subscribe
 from sqlfront.maintenance.chained_rows import ChainedFastPath
 from sqlfront.maintenance.output.output_change import images as images_of
+from sqlfront.maintenance.output.output_change import plain
 from sqlfront.maintenance.view.emission import USUAL_ROWS
 from sqlfront.storage.kernels.layout import CHUNK
 
@@ -231,6 +233,42 @@ def test_a_large_change_of_one_row_goes_the_short_way(monkeypatch: pytest.Monkey
             assert number > 2 or delta.listed.capacity == kept >= count
         assert delta.listed.capacity <= USUAL_ROWS < kept
     assert not con.execute("FROM v").fetchall()
+    con.close()
+
+
+@pytest.mark.parametrize("name", ["computed", "number groups", "numbers that stay", "all numbers", "groups"])
+def test_changes_of_many_epochs_are_those_of_each(name: str) -> None:
+    """Read one by one, all at once, by way of packed ones, and after an epoch in their middle."""
+    make, con = random.Random(5), opened(VIEWS[name])
+    con.apply({"q": pa.table({"k": [0, 1, 1], "a": [0, 1, 2], "x": [7, 8, 9]})})
+    view = con.view("v")
+    with view.subscribe(snapshot=False) as each, view.subscribe(snapshot=False) as at_last:
+        lossless = subscribe(con.session.database, view._entry, snapshot=False, lossless=True)
+        some, start = view.subscribe(snapshot=False), con.session.database.engine.epoch
+        single, often = list[pa.Table](), list[pa.Table]()
+        for number in range(700):
+            k, a = make.choice([0, 1]), make.randrange(3)
+            row = k, a, make.choice(["a", "b"]), make.choice([0, 1])
+            con.apply_row("t", row)
+            if number % 7:
+                con.apply_row("t", row, -1)
+            single += [change for change in [each.poll()] if change is not None]
+            if number % 40 == 39:
+                often += [change for change in [some.poll()] if change is not None]
+        expected = pa.concat_tables(single).to_pylist()
+        assert len(expected) > 100 and len(single) > 100
+        found = at_last.poll()
+        assert found is not None and found.to_pylist() == expected
+        assert name == "groups" or found.column(0).num_chunks < 10, "words are joined before they become Arrow"
+        other = lossless.poll()
+        assert other is not None and plain(other, lossless._feed.types).to_pylist() == expected
+        assert pa.concat_tables(often).to_pylist() == expected[: sum(map(len, often))]
+        middle = expected[len(expected) // 2]["_commit_version"]
+        with view.subscribe(after=middle) as later:
+            rest = later.poll()
+        assert rest is not None
+        assert rest.to_pylist() == [row for row in expected if row["_commit_version"] > middle]
+        assert middle > start
     con.close()
 
 
