@@ -20,7 +20,7 @@ from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tes
 from sqlfront.maintenance.tree.view_node import View as View
 from sqlfront.planner.model.hypergraph import components
 from sqlfront.planner.model.outer_groups import key_of
-from sqlfront.planner.model.plan import Node, Plan, RowsIn
+from sqlfront.planner.model.plan import Node, Plan, RowsIn, needed
 from sqlfront.planner.model.query import Comparison, Definition
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.order import Places, directed_places, order_places
@@ -193,7 +193,7 @@ class Tree:
                 self.demand_message(view)
 
     def _demand_enumeration(self, counted: bool) -> None:
-        if counted or not self.plan.free:
+        if counted or not self.plan.free or self.root.node.comparisons:
             self.demand_full(self.root)
         # A walk scans the first component; the change of another one lists its rows.
         alone = len(self.root.children) == 1
@@ -213,15 +213,27 @@ class Tree:
         return not any(child.node.connex for child in view.children)
 
     def listing(self, view: View) -> Step:
-        """The step from a row of an enumerated view's parent to the view's rows."""
+        """The step from a row of an enumerated view's parent, and one of the sibling that it is compared with, to the
+        view's rows."""
         assert view.parent is not None
-        bound = set(view.parent.node.variables)
+        label = set(view.parent.node.variables)
+        bound = label | (needed(view.parent.node) - set(view.link))
         found = self.look_up(view, bound)
         if found is not None and found.access == "range sum":
             return replace(found, access="range")
         if found is None:
             return self.within_bounds(Step(view, "members", self.ordered(view, bound), True), bound)
         return Step(view, "row" if view.link == view.node.variables else "members", view.link, True)
+
+    def compared_sibling(self, view: View) -> View | None:
+        """The sibling that the parent compares a view with, where it has neither side itself."""
+        assert view.parent is not None
+        node = view.parent.node
+        own = [
+            test for test in node.comparisons if test.scheme & set(view.link) and not test.scheme & {*node.variables}
+        ]
+        others = (one for one in view.parent.children if one is not view)
+        return next((one for one in others for test in own if test.scheme & set(one.link)), None)
 
     def _demand_projection(self) -> None:
         for leaf in self.entries():

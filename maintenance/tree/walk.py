@@ -47,6 +47,8 @@ class Walk(Metered):
         super().__init__(meter)
         self._tree, self._narrowed = tree, bool(where)
         self.levels: list[Level] = []
+        self._listed: dict[View, int] = {}
+        self._leads = False
         self.factors: list[tuple[int, Shape]] = []
         self._start(tree, dict(where or {}))
         self.empty = self._has_empty_child()
@@ -98,7 +100,8 @@ class Walk(Metered):
     @property
     def scans(self) -> bool:
         """Whether the first table is walked from one end to the other: no constants lead to its rows."""
-        return self.levels[0].kind == kernels.SCAN_LEVEL and (self._given is None or self._given[0] > 0)
+        scanned = self.levels[0].kind == kernels.SCAN_LEVEL and (self._given is None or self._given[0] > 0)
+        return scanned and not self._leads
 
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the rows of the batch (their own: `where` may not have narrowed them)."""
@@ -155,7 +158,9 @@ class Walk(Metered):
         level, shape = next(
             (i, level.shape)
             for i, level in enumerate(self.levels)
-            if variable in level.shape.variables and (self._given is None or i != self._given[0])
+            if variable in level.shape.variables
+            and level.kind not in (kernels.FIRST_LEVEL, kernels.LAST_LEVEL)
+            and (self._given is None or i != self._given[0])
         )
         return [(level, place) for place in shape.places([variable])]
 
@@ -199,12 +204,12 @@ class Walk(Metered):
             self._enter(root.table, root.shape, [], where)
             self._end(root.atoms, root.shape, self._level_of(root.table))
             return
-        first = connex[0]
+        first = root if root.node.comparisons else connex[0]
         assert first.table is not None and first.shape is not None
         self._enter(first.table, first.shape, first.indexes, where)
         level = self._level_of(first.table)
         self._visit(tree, first, level)
-        for child in root.children:
+        for child in root.children if first is not root else ():
             if child is not first:
                 self._join(tree, child, level)
 
@@ -255,7 +260,10 @@ class Walk(Metered):
             assert view.shape is not None
             self._end(view.atoms, view.shape, level)
             return
-        for child in view.children:
+        # Of children that are compared with each other, one that constants lead to comes first.
+        given = set(self._given[1].variables if self._given is not None else ())
+        led = [one for one in view.children if tree.compared_sibling(one) is not None and given & set(one.link)]
+        for child in (*led, *(one for one in view.children if one not in led)):
             self._join(tree, child, level, inside)
 
     def _join(self, tree: Tree, child: View, level: int, inside: bool = False) -> None:
@@ -268,12 +276,15 @@ class Walk(Metered):
         shape = self.levels[level].shape
         above = {variable: (level, shape) for variable in child.link if variable in shape.variables}
         step = tree.listing(child) if child.node.connex else None
-        if step is not None and step.access == "range":
-            self._list_range(tree, step, above, level)
+        known = above.keys() | set(self._given[1].variables if self._given else ())
+        sibling = tree.compared_sibling(child)
+        is_found = sibling is not None and sibling not in self._listed and set(child.shape.variables) <= known
+        if step is not None and step.access == "range" and not is_found:
+            self._list_range(tree, step, level, level if sibling is None else self._beside(tree, step, sibling, level))
+            self._listed[child] = len(self.levels) - 1
             self._visit(tree, child, len(self.levels) - 1)
             return
         if child.node.connex:
-            known = above.keys() | set(self._given[1].variables if self._given else ())
             if inside or child.presence == "optional":
                 known = set(above)
             usable = [index for index in child.indexes if set(index) <= known]
@@ -281,21 +292,41 @@ class Walk(Metered):
             key = child.shape.variables if whole else max(usable, key=lambda index: (len(index), index == child.link))
             missing = missing_row(tree, child, child.shape, inside)
             self._look_up(child.table, child.shape, key, child.indexes, above, missing)
+            self._listed[child] = len(self.levels) - 1
+            self._leads |= is_found and not shape.variables
             self._visit(tree, child, len(self.levels) - 1, inside or child.presence == "optional")
             return
         table, shape = tree.message(child)
         self._look_up(table, shape, shape.variables, [], above, missing_row(tree, child, shape, inside))
         self._end(child.atoms, shape, len(self.levels) - 1)
 
-    def _list_range(self, tree: Tree, step: Step, above: Mapping[str, tuple[int, Shape]], level: int) -> None:
-        """The level that lists an ordered group between the bounds that the rows of a level set; where a constant is
-        given for what is sorted, just those that have it."""
+    def _beside(self, tree: Tree, step: Step, sibling: View, level: int) -> int:
+        """The level of the sibling that a step's view is compared with. Before the sibling is listed, a level with its
+        first or last row in the group of each row of a level: what meets not even this row has no partner."""
+        if sibling in self._listed:
+            return self._listed[sibling]
+        table, shape, own = sibling.table, sibling.shape, step.view.shape
+        assert table is not None and shape is not None and own is not None
+        is_least = bound_test(tree, step, step.comparisons[0], shape, own).is_lower_bound
+        key = tree.listing(sibling).key
+        number = sibling.index_number(key)
+        kind = kernels.FIRST_LEVEL if is_least else kernels.LAST_LEVEL
+        self.levels.append(Level(kind, table, shape, table.groups[number], number, self._sources(level, key)))
+        return len(self.levels) - 1
+
+    def _sources(self, level: int, key: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+        """Where a level's rows have the words of a key."""
+        return tuple((level, place) for place in self.levels[level].shape.places(key))
+
+    def _list_range(self, tree: Tree, step: Step, level: int, bounding: int) -> None:
+        """The level that lists an ordered group of each row of a level, between the bounds that the rows of the level
+        `bounding` set; where a constant is given for what is sorted, just those that have it."""
         table, shape = step.view.table, step.view.shape
         assert table is not None and shape is not None
         assert step.view.parent is not None
         compared = [test for test in step.view.parent.node.comparisons if test.scheme & step.fresh]
         met = dict.fromkeys((*step.tests, *compared))
-        tests = [(level, bound_test(tree, step, test, self.levels[level].shape, shape)) for test in met]
+        tests = [(bounding, bound_test(tree, step, test, self.levels[bounding].shape, shape)) for test in met]
         sorting = tests[: len(step.comparisons)]
         beside = None if step.beside is None else tests[len(sorting)]
         lower, upper = (next((t for t in sorting if t[1].is_lower_bound == below), None) for below in (True, False))
@@ -305,11 +336,10 @@ class Walk(Metered):
             places = sorting[0][1].places
             equal = [WordTest(PASSING[operator], left, right, places) for operator in ("<=", ">=")]
             bounds = [*((self._given[0], test) for test in equal), beside, *tests]
+            self._leads |= not self.levels[level].shape.variables
         number = step.view.index_number(step.key)
-        sources = tuple((above[v][0], place) for v in step.key for place in above[v][1].places([v]))
-        self.levels.append(
-            Level(kernels.RANGE_LEVEL, table, shape, table.groups[number], number, sources, tuple(bounds))
-        )
+        group, sources = table.groups[number], self._sources(level, step.key)
+        self.levels.append(Level(kernels.RANGE_LEVEL, table, shape, group, number, sources, tuple(bounds)))
 
     def _level_of(self, table: Table) -> int:
         return next(i for i, level in enumerate(self.levels) if level.table is table)

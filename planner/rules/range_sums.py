@@ -21,9 +21,10 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
 
     A change that has bound one side of a comparison finds the sum of the other side's rows within the bounds in
     O(log N); where it must reach rows above the other side, it lists those within the bounds. So does enumeration, for
-    each row that has one side. If the view may enumerate several sets of variables, a tree whose changes list nothing
-    is taken first. Where none has ranges alone, changes list what lies within boxes. None for a query without
-    comparisons, and where there is no such tree: one that needs bags.
+    each row that has one side. Where the root compares two enumerated children, nothing is above either. If the view
+    may enumerate several sets of variables, a tree whose changes list nothing is taken first. Where none has ranges
+    alone, changes list what lies within boxes. None for a query without comparisons, and where there is no such tree:
+    one that needs bags.
     """
     if not definition.comparisons:
         return None

@@ -7,6 +7,10 @@ so the node sums it out: a change that has bound the other side finds the sum wi
 Each node has one such *range*, of variables in one order with at most one bound below and one above; a label that
 several children are compared with has a chain of nodes. So each table is sorted in one way at most.
 
+The topmost node may enumerate two children that it compares with each other alone, by one bound: a change of either
+looks up the other's sum, and neither stores what the other has within its bound. The rows of a child that have
+partners are then the first ones, or the last ones, of its sorted list.
+
 Where there is no such tree, a node's comparisons may be a *box*: a range, and one bound of another variable, as two
 intervals overlap. The sorted lists then know extremes of the other variable, along which rows are found; their sums
 are not looked up.
@@ -43,9 +47,15 @@ def build_range_tree(
         return None
     search = _RangeSearch(definition, "any", weights)
     search.boxes = boxes
-    found = [search.best(group, frozenset()) for group in search.groups(frozenset(free))]
+    groups = list(search.groups(frozenset(free)))
+    search.is_alone = len(groups) == 1
+    found = [search.best(group, frozenset()) for group in groups]
     children = [one.node for one in found if one is not None]
-    return Node((), tuple(children), connex=True) if len(children) == len(found) else None
+    if len(children) < len(found):
+        return None
+    first = children[0]
+    is_root = first.connex and bool(first.comparisons) and not first.variables
+    return first if is_root else Node((), tuple(children), connex=True)
 
 
 def meets_one(node: Node, child: Node, definition: Definition) -> bool:
@@ -83,10 +93,11 @@ class _Operand:
 
 
 class _RangeSearch(Search):
-    """The search with comparisons. Of enumerated nodes too: their label has one side, so that each row has matches.
-    `boxes`: nodes may compare by them."""
+    """The search with comparisons. Of enumerated nodes too: their label has one side, or they are compared by one
+    bound, so that each row that is walked has matches. `boxes`: nodes may compare by them. `is_alone`: the root has one
+    component."""
 
-    boxes = False
+    boxes = is_alone = False
 
     def groups(self, free: frozenset[str]) -> Iterator[Group]:
         """The operands of the connex top, by what connects them."""
@@ -115,12 +126,20 @@ class _RangeSearch(Search):
     def options(self, group: Group, above: frozenset[str]) -> Iterator[Found | None]:
         tests = self._tests(group)
         for label in _labels(group, above, tests):
-            for cut in [()] if group[0].connex else self._cuts(tests, label):
+            for cut in self._cuts(tests, label, above, enumerated=group[0].connex):
                 yield self._compare(group, above, label, tests, cut)
 
-    def _cuts(self, tests: Sequence[Comparison], label: frozenset[str]) -> Iterator[tuple[Comparison, ...]]:
-        """No comparison, or all of the variables in one order, among those that do not reach into `label`."""
+    def _cuts(
+        self, tests: Sequence[Comparison], label: frozenset[str], above: frozenset[str], *, enumerated: bool
+    ) -> Iterator[tuple[Comparison, ...]]:
+        """No comparison, or all of the variables in one order, among those that do not reach into `label`.
+
+        An enumerated node is cut by one bound, at the top: nobody lists its rows from above but a walk.
+        """
         outside = [test for test in tests if not test.scheme & label]
+        if enumerated:
+            yield from [(), *((test,) for test in outside if self.is_alone and not above)]
+            return
         orders = dict.fromkeys(map(self.definition.order_of, sorted(_variables(outside))))
         cuts = [(), *(tuple(test for test in outside if test.scheme & one) for one in orders)]
         yield from dict.fromkeys([*cuts, tuple(outside)] if self.boxes else cuts)

@@ -53,6 +53,9 @@ def _check_root(root: Node, definition: Definition) -> None:
     _require(root.variables == () and root.atom is None, "the root has no variables and no atom", root)
     atoms = {atom.name for atom in definition.atoms}
     groups = {frozenset(names) & atoms for names in components(constrained(definition))}
+    if root.comparisons:
+        _require(len(groups) == 1, "a root that compares has one component", root)
+        return
     below = {frozenset(leaf.atom for leaf in child.leaves()) for child in root.children}
     _require(groups == below and len(root.children) == len(groups), "the root has one child per component", root)
 

@@ -29,7 +29,7 @@ from sqlfront.storage.kernels.tables.waves import (
     list_members,
 )
 
-SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL, RANGE_LEVEL = 0, 1, 2, 3
+SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL, RANGE_LEVEL, FIRST_LEVEL, LAST_LEVEL = range(6)
 # Rows of the last level's block, and of those before: so few that what was just found stays in the cache until the
 # words of all levels are read.
 BLOCK, UPPER_BLOCK = 4096, 256
@@ -270,6 +270,37 @@ def range_level(level, before, depth, capacity, scratch, key):
     return made
 
 
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def end_level(level, before, depth, capacity, scratch, key):
+    """Fill a block as `join_level` does, with the first or the last member of each input row's ordered group. `key` is
+    room for one key. O(1) a row: the head of a list names the last member."""
+    group = load(level, _TABLE)
+    table = load(level, _MEMBERS)
+    place = 2 * (load(table, LINKS) + 2 * load(level, _INDEX))
+    position = load(level, _POSITION)
+    rows = load(before, _COUNT)
+    made = 0
+    steps = 0
+    while position < rows and made < capacity:
+        source = load(before, _BLOCK) + position * depth * 8
+        level_key(level, source, key)
+        group_row = find(group, scratch, hash_words(key, load(level, _SOURCES)), key, 0, 0)
+        member = 0
+        if group_row >= 0:
+            member = load32(load(group, ROWS) + (group_row * load(group, WIDTH) + load(group, TAIL)) * 8, 0)
+        if member != 0:
+            address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
+            if load(level, 0) == LAST_LEVEL:
+                address = load(table, ROWS) + (load32(address, place + 1) - 1) * load(table, WIDTH) * 8
+            extend(load(level, _BLOCK) + made * (depth + 1) * 8, source, depth, address)
+            made += 1
+        position += 1
+        steps += 1
+    store(level, _POSITION, position)
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+    return made
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def next_block(levels, count, capacity, scratch, wave):
     """Fill the last level's block; the number of its rows, 0 at the end."""
@@ -281,6 +312,8 @@ def next_block(levels, count, capacity, scratch, wave):
             made = scan_level(level, room)
         elif load(level, 0) == RANGE_LEVEL:
             made = range_level(level, level - LEVEL_WORDS * 8, i, room, scratch, wave + KEY * 8)
+        elif load(level, 0) >= FIRST_LEVEL:
+            made = end_level(level, level - LEVEL_WORDS * 8, i, room, scratch, wave + KEY * 8)
         else:
             made = join_level(level, level - LEVEL_WORDS * 8, i, room, scratch, wave)
         store(level, _COUNT, made)

@@ -55,8 +55,11 @@ def _assert_joins(plan: Plan, definition: Definition, rows: dict[str, Counter[tu
         ("r(x, k; k), s(k, z) -> x, k", [("x", "<", "z")], ("O(N log N)", "O(log N)", "O(N)")),
         # Two bounds of z are one range.
         ("r(x, y), s(z) ->", [("x", "<", "z"), ("y", ">", "z")], ("O(N log N)", "O(N log N)", "O(N)")),
-        # No pair is stored: s is listed for each x.
-        ("r(x), s(z) -> x, z", [("x", "<", "z")], ("O(N log N)", "O(N log N)", "O(N)")),
+        # No pair is stored: either side is listed for each row of the other.
+        ("r(x), s(z) -> x, z", [("x", "<", "z")], ("O(N log N)", "O(log N)", "O(N)")),
+        ("r(x, k), s(k, z) -> x, z, k", [("x", "<", "z")], ("O(N log N)", "O(log N)", "O(N)")),
+        # Of two components, a change of the third table lists the first one's rows from above.
+        ("r(x), s(z), t(u) -> x, z, u", [("x", "<", "z")], ("O(N log N)", "O(N log N)", "O(N)")),
         ("r(x), s(z) -> x, z", [("x", "<>", "z")], ("O(N^2)", "O(N)", "O(N^2)")),
         # Beside an equality the two sides and the join column are one bag.
         ("r(k, x), s(k, z) -> k", [("x", "<>", "z")], ("O(N^2)", "O(N)", "O(N)")),

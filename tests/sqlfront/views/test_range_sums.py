@@ -108,6 +108,9 @@ EITHER_SIDE = [
     "SELECT x, v FROM r WHERE x > (SELECT avg(x) FROM s)",
     "SELECT x, v FROM r WHERE x < (SELECT max(s.x) FROM s WHERE s.k = r.k)",
     f"{SCALAR} r, s WHERE s.x BETWEEN r.x - 5 AND r.x + 5",
+    "SELECT r.x, r.v, s.x AS y, s.v AS w FROM r, s WHERE r.x < s.x",
+    "SELECT DISTINCT r.x, s.x AS y FROM r, s WHERE r.k = s.k AND r.x >= s.x",
+    "SELECT r.x, s.x AS y, s.v FROM r, r AS s WHERE r.k = s.k AND r.x <= s.x + 5",
 ]
 BANDS = [
     "SELECT r.x, r.v, s.x AS y FROM r JOIN s ON s.x BETWEEN r.x - 3 AND r.x + 3",
