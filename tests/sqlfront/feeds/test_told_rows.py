@@ -319,6 +319,17 @@ def test_equal_numbers_that_cancel_are_not_told() -> None:
     con.close()
 
 
+def test_computed_numbers_that_cancel_are_not_told() -> None:
+    con = opened("SELECT k + a AS y FROM t")
+    con.apply_row("t", (1, 5, "a", 1))
+    with con.view("v").subscribe(snapshot=False) as feed:
+        apply(con, [("t", (1, 5, "a", 1), -1), ("t", (2, 4, "a", 1), 1)])
+        assert told(feed) == {}
+        apply(con, [("t", (2, 4, "a", 1), -1), ("t", (3, 3, "a", 1), 1), ("t", (3, 4, "a", 1), 1)])
+        assert told(feed) == {(7,): 1}
+    con.close()
+
+
 def test_rows_of_numbers_are_told_once_for_each_listener() -> None:
     """The stamps of one listener are not those of another."""
     con, heard = opened(VIEWS["numbers"]), list[pa.Table]()
