@@ -319,6 +319,18 @@ def test_equal_numbers_that_cancel_are_not_told() -> None:
     con.close()
 
 
+def test_computed_numbers_that_cancel_are_not_told() -> None:
+    con = opened(f"SELECT t.a + q.x AS y {JOIN}")
+    con.apply({"q": pa.table({"k": [1, 2], "a": [0, 0], "x": [7, 8]})})
+    con.apply_row("t", (1, 5, "a", 1))
+    with con.view("v").subscribe(snapshot=False) as feed:
+        apply(con, [("t", (1, 5, "a", 1), -1), ("t", (2, 4, "a", 1), 1)])
+        assert told(feed) == {}
+        apply(con, [("t", (2, 4, "a", 1), -1), ("t", (1, 5, "a", 1), 1), ("t", (1, 6, "a", 1), 1)])
+        assert told(feed) == {(13,): 1}
+    con.close()
+
+
 def test_rows_of_numbers_are_told_once_for_each_listener() -> None:
     """The stamps of one listener are not those of another."""
     con, heard = opened(VIEWS["numbers"]), list[pa.Table]()
