@@ -25,6 +25,10 @@ ENUMERATED = [
     "SELECT DISTINCT r.x, s.z, t.u FROM r, s, t WHERE r.x < s.z AND r.x <= t.u",
     "SELECT r.f, s.f AS g, s.d FROM r, s WHERE r.f < s.f",
     "SELECT s.y, s.z, t.u, count(*) AS n FROM r, s, t WHERE r.y = s.y AND r.x < s.z AND s.y < t.u GROUP BY ALL",
+    "SELECT r.x, r.y, s.z, t.u FROM r, s, t WHERE r.x < s.z AND s.k = t.v",
+    "SELECT r.x, r.k, s.z, t.u FROM r, s, t WHERE r.k = t.v AND s.y = t.y AND r.x >= s.z",
+    "SELECT r.x, s.z, t.u FROM r, s, t WHERE r.x < s.z AND t.u = 1",
+    "SELECT DISTINCT r.y, r.x FROM r, s WHERE r.x < s.z + 1 AND r.k = s.k",
 ]  # fmt: skip
 
 
