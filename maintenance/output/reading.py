@@ -4,11 +4,10 @@ rows of its tables, in turn."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from sqlfront.maintenance.heavy_light.union_enumeration import Chain, PartTreeRows, UnionEnumeration
 from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.cursor import RankedRows, RankedWalk
@@ -19,6 +18,9 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.windows.order_walk import OrderWalk, partition_walk
 from sqlfront.maintenance.windows.qualified_rows import qualified_walk
 from sqlfront.planner.model.plan import RowsIn
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 
 Where = Mapping[str, tuple[int, ...]]
 
@@ -48,6 +50,8 @@ def rows_of(view: MaintainedView) -> ViewRows:
     if view.plan.rows_in == RowsIn.TURNS:
         return TurnRows(view)
     if view.tree.is_shared and view.balance is not None:
+        from sqlfront.maintenance.heavy_light.union_enumeration import PartTreeRows
+
         return PartTreeRows(view.balance.part_trees, view.reads)
     return TreeRows(view)
 
@@ -127,6 +131,8 @@ class BranchRows:
         self.trees = [tree for branch in view.branches for tree in rows_of(branch).trees]
 
     def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
+        from sqlfront.maintenance.heavy_light.union_enumeration import Chain
+
         return Chain(self._branches(where or {}, tuple(variables), tuple(parts), by_order))
 
     def _branches(

@@ -133,7 +133,8 @@ def test_a_change_meets_each_combination_of_parts_once():
 
 
 @pytest.mark.parametrize("text", [
-    "R(a,b), S(b,c), T(c,d), U(d,a) -> a,c", "R(a,b), S(b,c), T(c,d), U(a,c) ->", "R(a,b), S(b,a), T(a,c), U(c,a) ->",
+    "R(a,b), S(b,c), T(c,d), U(d,a), V(b,e) -> a,c", "R(a,b), S(b,c), T(c,d), U(a,c) ->",
+    "R(a,b), S(b,a), T(a,c), U(c,a) ->",
     "R(a,b), S(b,c), T(c,a), U(a,d) ->", "R(a,b), S(b,c), T(c,d), U(d,e), V(e,f), W(f,a) -> a",
 ])  # fmt: skip
 def test_other_joins_have_no_such_strategy(text):
