@@ -220,7 +220,7 @@ class State:
         Listeners are called under the engine's lock and must not raise.
         """
         with self.lock:
-            self._catch_up(self.nodes[name].relations)
+            self._catch_up(self.subscribers.beside(name))
             self.subscribers.listen(name, listener)
             self._assemble(self._views([name]))
 
@@ -244,7 +244,7 @@ class State:
             made.fed_by = feeding
             for node in feeding:
                 self.nodes[node].inner = inner
-                self._catch_up(self.nodes[node].relations)
+                self._catch_up(self.subscribers.beside(node))
             self.subscribers.feed(name, feeding)
             self._assemble(self._views(feeding), [name])
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlfront.connection import Connection, connect
+from sqlfront.storage.errors import InterfaceError
 
 if TYPE_CHECKING:
     import pandas
@@ -46,6 +47,7 @@ class AsyncConnection:
 
     def __init__(self, connection: Connection, thread: Executor) -> None:
         self.connection, self._thread = connection, thread
+        self._is_closed = False
 
     async def execute(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, dialect: str | None = None
@@ -118,20 +120,28 @@ class AsyncConnection:
         return AsyncConnection(await self.run(self.connection.cursor), ThreadPoolExecutor(1, "sqlfront"))
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Await any call in the connection's thread, such as `lambda: con.connection.view("v").get(1)`."""
+        """Await any call in the connection's thread, such as `lambda: con.connection.view("v").get(1)`.
+
+        InterfaceError if the connection is closed."""
+        if self._is_closed:
+            raise InterfaceError("the connection is closed", hint="await aconnect again")
         running = self._thread.submit(call)
+        answer = asyncio.wrap_future(running)
         try:
-            return await asyncio.shield(asyncio.wrap_future(running))
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
+            answer.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # Nobody asks any more.
             while not (running.cancel() or running.done()):  # It has begun, and perhaps not yet reached DuckDB.
                 self.connection.interrupt()
                 await asyncio.sleep(0.01)
             raise
 
     async def close(self) -> None:
-        """End the connection; an open transaction is rolled back."""
-        await self.run(self.connection.close)
-        self._thread.shutdown(wait=False)
+        """End the connection; an open transaction is rolled back. Nothing happens if it has ended."""
+        if not self._is_closed:
+            await self.run(self.connection.close)
+            self._is_closed = True
+            self._thread.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
         return self

@@ -62,6 +62,10 @@ class Subscribers:
         """The nodes that somebody listens to."""
         return set(self._listeners)
 
+    def beside(self, name: str) -> set[str]:
+        """The relations that a node reads, and those that it feeds."""
+        return {*self._nodes[name].relations, *(relation for relation, nodes in self._fed.items() if name in nodes)}
+
     def feeding(self) -> list[tuple[str, list[Node]]]:
         """The relations that nodes feed, with these, each after those that its nodes read: they were made after it."""
         return [(relation, [self._nodes[name] for name in names]) for relation, names in self._fed.items()]

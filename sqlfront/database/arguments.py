@@ -110,8 +110,9 @@ def _directory(value: Any, name: str) -> str | None:
     """A directory for temporary files, as an absolute path; None for no spill."""
     if value is None:
         return None
-    path = os.path.abspath(path_text(value, name))
-    if not (os.path.isdir(path) and os.access(path, os.W_OK)):
+    text = path_text(value, name)
+    path = os.path.abspath(text)
+    if not (text and os.path.isdir(path) and os.access(path, os.W_OK)):
         return _refuse(value, name, "a directory in which files can be made")
     if sys.platform != "linux":
         raise InterfaceError(

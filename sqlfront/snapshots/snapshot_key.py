@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +100,31 @@ def code_fingerprint() -> str:
 
 
 def file_identity(path: str) -> str:
-    """A hash of the identifier that DuckDB gives a file when it makes the file: a copy has the same, an import not."""
+    """A hash of the identifier that DuckDB gives a file when it makes the file: a copy has the same, an import not.
+
+    A POSIX lock goes with the first descriptor of the file that its process closes: with one of our own, DuckDB's lock
+    would go. So the file is read by DuckDB's descriptor while this process has the file open.
+    """
+    descriptor = _descriptor_of(path)
+    header = _read(path) if descriptor is None else os.pread(descriptor, _HEADER, 0)
+    return hashlib.sha256(header).hexdigest()[:20]
+
+
+def _descriptor_of(path: str) -> int | None:
+    """A descriptor by which this process has a file open; None if there is none."""
+    if not hasattr(os, "pread"):
+        return None  # Windows, where a lock goes with its own descriptor.
+    wanted = os.stat(path)
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # The descriptor of the list itself is closed by now.
+            if os.path.samestat(os.fstat(int(name)), wanted):
+                return int(name)
+    return None
+
+
+def _read(path: str) -> bytes:
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read(_HEADER)).hexdigest()[:20]
+        return file.read(_HEADER)
 
 
 def stored_views(con: Any) -> dict[int, str]:

@@ -124,7 +124,7 @@ def test_the_budget_is_for_what_is_not_spilled(tmp_path: Path, monkeypatch: pyte
                 con.execute(f"INSERT INTO r SELECT i, i FROM range({first}, {first + 5000}) x(i)")
 
 
-@pytest.mark.parametrize("given", ["/no/such/directory", 5, __file__])
+@pytest.mark.parametrize("given", ["/no/such/directory", "", 5, __file__])
 def test_the_directory_is_checked(given: object) -> None:
     with pytest.raises(sqlfront.InterfaceError, match=r"(?s)config\['sqlfront_spill'\]"):
         sqlfront.connect(config={"sqlfront_spill": given})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -63,6 +65,37 @@ def test_the_loop_goes_on_and_a_cancelled_call_ends() -> None:
                 await running
             assert time.monotonic() - began < 10
             assert await (await con.execute("FROM m")).fetchall() == [(0, None)]
+
+    asyncio.run(use())
+
+
+def test_a_failure_after_a_cancelled_call_is_nobodys() -> None:
+    """The loop does not report the interrupted statement as an exception that was never retrieved."""
+    reported = list[Any]()
+
+    async def use() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        async with await sqlfront.aconnect() as con:
+            await con.execute(SETUP)
+            running = asyncio.create_task(con.execute(LONG))
+            await asyncio.sleep(0.1)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            await con.execute("FROM m")
+        gc.collect()
+
+    asyncio.run(use())
+    assert reported == []
+
+
+def test_a_connection_that_has_ended_refuses_calls_by_name() -> None:
+    async def use() -> None:
+        con = await sqlfront.aconnect()
+        for _ in range(2):
+            await con.close()
+        with pytest.raises(sqlfront.InterfaceError, match="closed"):
+            await con.execute("SELECT 1")
 
     asyncio.run(use())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,26 @@ try:
 except sqlfront.OperationalError as error:
     print(error)
 """
+
+
+def test_a_second_process_is_refused_while_the_file_is_open(tmp_path: Path) -> None:
+    """After snapshots and after a reopening, too: a POSIX lock goes with any descriptor of the file that is closed."""
+    path = tmp_path / "held.duckdb"
+    for count, name in enumerate("vw", 1):
+        with sqlfront.connect(path, config={"sqlfront_snapshot": "1s"}) as con:
+            assert "is open in another process" in run(OPEN, path)
+            before = con.session.database.snapshot
+            con.execute("CREATE TABLE IF NOT EXISTS t (k BIGINT); INSERT INTO t VALUES (1)")
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS SELECT k, count(*) AS n FROM t GROUP BY k")
+            until = time.monotonic() + 30
+            while con.session.database.snapshot in (None, before) and time.monotonic() < until:
+                time.sleep(0.01)
+            assert con.session.database.snapshot not in (None, before)
+            assert "is open in another process" in run(OPEN, path)
+            con.execute("CHECKPOINT")
+            assert con.execute("SELECT n FROM v").fetchall() == [(count,)]
+            assert "is open in another process" in run(OPEN, path)
+    assert run(OPEN, path) == ""
 
 
 def test_a_second_process_is_told_what_to_do(tmp_path: Path) -> None:

@@ -136,6 +136,23 @@ def test_subscribers_and_new_readers_see_what_waited(con: Any) -> None:
     assert con.execute("SELECT * FROM worst JOIN wide USING (g)").fetchall() == [("a", 8, 9)]
 
 
+def test_a_listener_of_the_groups_begins_when_nothing_waits(con: Any) -> None:
+    """From then on their changes come with the epochs, and what has waited is not lost."""
+    con.execute("CREATE MATERIALIZED VIEW sums AS SELECT g, sum(v) AS s FROM t GROUP BY g")
+    con.execute("CREATE MATERIALIZED VIEW best AS SELECT * FROM sums ORDER BY s DESC NULLS LAST, g LIMIT 2")
+    for number in range(2):
+        con.apply_row("t", ("a", 1, 1, None))
+        con.apply_row("t", ("b", 1, 2, None))
+        pulled = con.session.database.engine.subscribers.pulled
+        assert con.session.database.engine.pulled.waits([name for name in pulled if "sums" in name])
+        with con.view("sums").subscribe(timeout=0):
+            con.apply_row("t", ("a", 1, 5, None))
+            assert con.execute("CHECK MATERIALIZED VIEW best").fetchall() == []
+        assert con.execute("SELECT * FROM best").fetchall() == [("a", 6 * number + 6), ("b", 2 * number + 2)]
+    con.execute("DELETE FROM t")
+    assert con.execute("SELECT * FROM best").fetchall() == []
+
+
 def test_no_more_groups_wait_than_there_is_memory_for(con: Any) -> None:
     con.execute("DROP MATERIALIZED VIEW named")
     con.execute("DROP MATERIALIZED VIEW each")
