@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -33,6 +33,7 @@ from sqlfront.sql.recognise import is_own
 from sqlfront.sql.statements import CreateMaterializedView
 from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import literal
+from sqlfront.storage.stores.spill import spilled_bytes
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
@@ -79,10 +80,10 @@ class Explanation:
         (the nodes on the way of the changes that decide the update), nodes (with the bounds and steps of each), reason,
         witness, suggestion, tasks, rewrites, settings (as far as the answer depends on them), steps {predicted,
         by table, observed, changes, weights}, replans (when and why the view was planned anew), waiting (how many
-        changed rows wait for a deferred view), heavy {epsilon, choices, figures}, tree, joins (those stored beside the
-        tree), orders {order, strategy, cost, reason, crossover, after, trees}, distinct values, blocks, shards (if
-        asked for). A value that is not known is None; so is `heavy` of a view that does not tell heavy values from
-        light ones."""
+        changed rows wait for a deferred view), spilled (the bytes of its stores that are in files), heavy {epsilon,
+        choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason, crossover,
+        after, trees}, distinct values, blocks, shards (if asked for). A value that is not known is None; so is `heavy`
+        of a view that does not tell heavy values from light ones."""
         *blocks, own = nodes = self.nodes
         tree = _tree_of(own)
         return {
@@ -114,6 +115,7 @@ class Explanation:
             "steps": self._steps(own),
             "replans": list(own.replans),
             "waiting": self.waiting,
+            "spilled": _spilled(nodes),
             "heavy": skew_data(self.definition, self.plan, tree),
             "tree": view_data(tree.root),
             "joins": list(map(view_data, tree.joins)),
@@ -140,6 +142,7 @@ class Explanation:
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("replanned", line) for line in data["replans"]]
         rows += [("waiting", f"{self.waiting:,} changed rows, until the view is read")] if self.waiting else []
+        rows += [("spilled", _spell_spilled(data["spilled"]))] if data["spilled"] else []
         rows += [("heavy", line) for line in skew_lines(data["heavy"], self.definition, self.plan)]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
@@ -238,6 +241,16 @@ def explain(database: Database, con: Any, view_or_sql: str, shards: int | None =
     from sqlfront.shards.shard_explanation import spread_of
 
     return replace(found, spread=spread_of(database, con, shards, parts or query))
+
+
+def _spilled(nodes: Iterable[Description]) -> int:
+    """The bytes of stores that are in files."""
+    tables = {id(one.table): one.table for node in nodes for one in node.state}
+    return sum(map(spilled_bytes, tables.values()))
+
+
+def _spell_spilled(size: int) -> str:
+    return f"{size:,} bytes of its stores are in files; changes and reads are slower if these do not fit into memory"
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

@@ -115,6 +115,10 @@ def test_the_budget_is_for_what_is_not_spilled(tmp_path: Path, monkeypatch: pyte
         for first in range(0, 50_000, 5000):
             con.execute(f"INSERT INTO r SELECT i, i FROM range({first}, {first + 5000}) x(i)")
         assert con.session.database.engine.memory() > 2e6
+        [(told,)] = [row[1:] for row in con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall() if row[0] == "spilled"]
+        spilled = sum(row[-1] for row in con.execute("SHOW STATE FOR v").fetchall())
+        assert spilled > 1e6
+        assert told.startswith(f"{spilled:,} bytes of its stores are in files")
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     with sqlfront.connect(config={"sqlfront_memory": "1MB"}) as con:
         con.execute("CREATE TABLE r (a BIGINT, b BIGINT)")
