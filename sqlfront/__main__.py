@@ -23,13 +23,13 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     match given:
-        case ["doctor", path]:
+        case ["doctor", path] if not path.startswith("-"):
             return doctor(path)
         case ["backup", path, target] if not path.startswith("-"):
             return backup(path, target)
     parser = _parser()
-    if given[:1] in (["doctor"], ["backup"]) and not os.path.exists(given[0]):
-        parser.error(f"{given[0]} takes {'FILE' if given[0] == 'doctor' else 'FILE and TARGET'}")
+    if given[:1] in (["doctor"], ["backup"]) and not os.path.exists(given[0]) and not {"-h", "--help"} & {*given}:
+        parser.error(f"sqlfront {given[0]} takes {'FILE' if given[0] == 'doctor' else 'FILE and TARGET'}")
     options = parser.parse_args(given)
     connect = connect or sqlfront.connect
     if options.database == "warm" and not (options.command or options.file or os.path.exists("warm")):

@@ -82,3 +82,11 @@ def test_a_missing_argument_makes_no_file(given, tmp_path, monkeypatch, capsys):
     with sqlfront.connect(given[0]) as con:
         con.execute("CREATE TABLE t (a INTEGER)")
     assert main([given[0], "-c", "FROM t"]) == 0  # A database of that name is opened.
+
+
+@pytest.mark.parametrize("given", [["doctor", "--help"], ["backup", "-h"]])
+def test_help_tells_of_the_commands(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == 0
+    assert "doctor FILE examines" in " ".join(capsys.readouterr().out.split())
