@@ -20,6 +20,8 @@ from sqlfront.storage.native.native_file import fingerprint_of
 _HERE = Path(__file__).parents[1]
 _HEADER = 1 << 12
 """The bytes of a DuckDB file that hold its random identifier, and do not change while the file exists."""
+_DESCRIPTORS = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+"""Where systems with POSIX locks list a process's open descriptors."""
 MEANINGS = {
     "code": "another release of sqlfront has written it",
     "duckdb": "another version of DuckDB has written it",
@@ -115,7 +117,7 @@ def _descriptor_of(path: str) -> int | None:
     if not hasattr(os, "pread"):
         return None  # Windows, where a lock goes with its own descriptor.
     wanted = os.stat(path)
-    for name in os.listdir("/dev/fd"):
+    for name in os.listdir(_DESCRIPTORS):
         with suppress(OSError):  # The descriptor of the list itself is closed by now.
             if os.path.samestat(os.fstat(int(name)), wanted):
                 return int(name)
