@@ -99,8 +99,8 @@ class RingTrees(Ring):
         return Node((path.variables[0], path.variables[2]), (path,), connex=True)
 
     def _repeating(self) -> Iterator[Candidate]:
-        """The trees in which rows are listed under the ends of two paths, and come again under other ends: by one of
-        the paths, or, where both have columns that are put out, as the products of both."""
+        """The trees in which rows are listed under the ends of two paths, and come again under other ends. The rows
+        are those of one path, or the products of both paths if both have columns that are put out."""
         for i in range(self._size):
             for length in range(2, self._size):
                 ends = self._variables[i], self._variables[(i + length) % self._size]

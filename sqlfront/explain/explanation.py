@@ -250,7 +250,9 @@ def _spilled(nodes: Iterable[Description]) -> int:
 
 
 def _spell_spilled(size: int) -> str:
-    return f"{size:,} bytes of its stores are in files; changes and reads are slower if these do not fit into memory"
+    return (
+        f"{size:,} bytes of its stores are in files; changes and reads are slower if the view does not fit into memory"
+    )
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

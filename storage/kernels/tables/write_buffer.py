@@ -7,11 +7,12 @@ table after the other takes in what waits for its rows: pages of rows that lie t
 changed again since its part was last merged stays for another turn: so rows that change often are in memory, wherever
 they lie in the table (the second chance of Corbato 1968).
 
-So a row is the sum of its words in both. The engine marks tables that nothing reads while an epoch runs as BUFFERED,
-and merges the buffer before anything else reads them (maintenance/write_buffers.py). A row is in the buffer only if the
-table has one of its hash. A change that takes rows away goes to the table itself, after what waits for its key: so the
-table tells which row has come to a count of 0, or below. Nothing begins to wait beside such a change, nor until rows
-without a count are gone: a row that goes with its epoch would leave what waits behind.
+So the words of a row are the sums of its words in the table and in the buffer. The engine marks tables that nothing
+reads while an epoch runs as BUFFERED, and merges the buffer before anything else reads the table
+(maintenance/write_buffers.py). A row is in the buffer only if the table has one of its hash. A change that takes rows
+away goes to the table itself, after what waits for its key: so the table tells which row has come to a count of 0, or
+below. Nothing begins to wait beside such a change, nor until rows without a count are gone: a row that goes with its
+epoch would leave what waits behind.
 
 Additions that do not fit have to be told by the epoch that brings them. So BUFFER_BOUND bounds the last words of all
 values, and nothing waits once sums might not fit. The pages of a part are written and given back after it: when the

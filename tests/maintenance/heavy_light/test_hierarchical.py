@@ -129,6 +129,39 @@ def values(rng: random.Random, size: int) -> str:
     return rng.choice(["NULL", "0", "0", "0", "1", str(rng.randrange(size))])
 
 
+class Followed:
+    """View v over a divided query, beside DuckDB's answers and what a subscriber is told."""
+
+    def __init__(self, con: sqlfront.Connection, query: str) -> None:
+        self.con, self.query = con, query
+        self.view = con.session.database.view(con.session.duck, ["v"]).maintained
+        self.feed, self.told = con.view("v").subscribe(timeout=0), Counter[tuple[Any, ...]]()
+        self.seen = set[tuple[Any, ...]]()
+        self.moved = self.partitioned = 0
+
+    def check(self, rng: random.Random) -> None:
+        """The rows, those told, and look-ups, after a step."""
+        balance = self.view.balance
+        balance._check()
+        self.moved, self.partitioned = max(self.moved, balance.minors), max(self.partitioned, balance.majors)
+        wanted = self.con.session.duck.execute(self.query).fetchall()
+        assert Counter(self.con.execute("FROM v").fetchall()) == Counter(wanted)
+        take(self.feed, self.told)
+        assert +self.told == Counter(wanted)
+        for row in rng.sample(wanted, min(3, len(wanted))):
+            assert self.con.view("v").contains(row) and not self.con.view("v").contains((-7, *row[1:]))
+        self.seen.add(tuple(sorted(wanted, key=repr)))
+
+    def end(self, emptying: str) -> None:
+        """The steps have met both kinds of rebalances, and nothing is left once the tables are empty."""
+        assert len(self.seen) > 10 and self.moved and self.partitioned
+        self.con.execute(emptying)
+        assert self.con.view("v").count() == 0
+        state = self.con.execute("SHOW STATE FOR v").df()
+        assert state[state["view"] == "v"]["entries"].sum() == 0, state
+        self.con.close()
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
     """By SQL, with NULL in every column; the feed replayed gives the view; one row is found by its columns."""
@@ -142,9 +175,7 @@ def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
     rng, con = random.Random(number), sqlfront.connect()
     con.execute("CREATE TABLE r (a BIGINT, b VARCHAR, v DECIMAL(9, 2)); CREATE TABLE s (b VARCHAR, c DATE, v BIGINT)")
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.4) AS {query}")
-    view, seen = con.session.database.view(con.session.duck, ["v"]).maintained, set()
-    moved = partitioned = 0
-    feed, followed = con.view("v").subscribe(timeout=0), Counter()
+    followed = Followed(con, query)
     for step in range(48):
         if step == 36:
             con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.15)")
@@ -159,21 +190,8 @@ def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
             con.execute(f"INSERT INTO {name} VALUES {', '.join(rows)}")
         else:
             con.execute(f"DELETE FROM {name} WHERE b = '{rng.randrange(3)}' AND v < {rng.randrange(4)}")
-        view.balance._check()
-        moved, partitioned = max(moved, view.balance.minors), max(partitioned, view.balance.majors)
-        wanted = con.session.duck.execute(query).fetchall()
-        assert Counter(con.execute("FROM v").fetchall()) == Counter(wanted)
-        take(feed, followed)
-        assert +followed == Counter(wanted)
-        for row in rng.sample(wanted, min(3, len(wanted))):
-            assert con.view("v").contains(row) and not con.view("v").contains((-7, *row[1:]))
-        seen.add(tuple(sorted(wanted, key=repr)))
-    assert len(seen) > 10 and moved and partitioned, (len(seen), moved, partitioned)
-    con.execute("DELETE FROM r; DELETE FROM s")
-    assert con.view("v").count() == 0
-    state = con.execute("SHOW STATE FOR v").df()
-    assert state[state["view"] == "v"]["entries"].sum() == 0, state
-    con.close()
+        followed.check(rng)
+    followed.end("DELETE FROM r; DELETE FROM s")
 
 
 # Costs ------------------------------------------------------------------------------------------------------------

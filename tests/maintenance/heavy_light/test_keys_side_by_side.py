@@ -12,8 +12,7 @@ import pytest
 import sqlfront
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.hierarchical import hierarchical
-from tests.following import take
-from tests.maintenance.heavy_light.test_hierarchical import changed, enumerated, longest_wait, values
+from tests.maintenance.heavy_light.test_hierarchical import Followed, changed, enumerated, longest_wait, values
 from tests.maintenance.heavy_light.test_part_trees import slope
 from tests.maintenance.heavy_light.test_unions import Kept, stream
 from tests.planner.notation import parse_definition
@@ -191,9 +190,7 @@ def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
     for name, (key, end) in {"r": "bc", "s": "bd", "t": "ef", "u": "eg"}.items():
         con.execute(f"CREATE TABLE {name} (a VARCHAR, {key} BIGINT, {end} DECIMAL(9, 2), v BIGINT)")
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.4) AS {query}")
-    view, seen = con.session.database.view(con.session.duck, ["v"]).maintained, set()
-    moved = partitioned = 0
-    feed, followed = con.view("v").subscribe(timeout=0), Counter()
+    followed = Followed(con, query)
     for step in range(60):
         if step == 45:
             con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.15)")
@@ -207,21 +204,8 @@ def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
         else:
             key = "b" if name in "rs" else "e"
             con.execute(f"DELETE FROM {name} WHERE {key} = {rng.randrange(2)} AND v < {rng.randrange(4)}")
-        view.balance._check()
-        moved, partitioned = max(moved, view.balance.minors), max(partitioned, view.balance.majors)
-        wanted = con.session.duck.execute(query).fetchall()
-        assert Counter(con.execute("FROM v").fetchall()) == Counter(wanted)
-        take(feed, followed)
-        assert +followed == Counter(wanted)
-        for row in rng.sample(wanted, min(3, len(wanted))):
-            assert con.view("v").contains(row) and not con.view("v").contains((-7, *row[1:]))
-        seen.add(tuple(sorted(wanted, key=repr)))
-    assert len(seen) > 10 and moved and partitioned, (len(seen), moved, partitioned)
-    con.execute("DELETE FROM r; DELETE FROM s; DELETE FROM t; DELETE FROM u")
-    assert con.view("v").count() == 0
-    state = con.execute("SHOW STATE FOR v").df()
-    assert state[state["view"] == "v"]["entries"].sum() == 0, state
-    con.close()
+        followed.check(rng)
+    followed.end("DELETE FROM r; DELETE FROM s; DELETE FROM t; DELETE FROM u")
 
 
 def test_a_reopened_file_has_the_parts(tmp_path: Path) -> None:
