@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import harness
-from benchmarks.inequality_streams import STREAMS, Sizes
+from benchmarks.inequality_streams import MOST_CHANGED, MOST_TOLD, STREAMS, Sizes
 from benchmarks.inequality_streams import measure as measured
 
 BATCH = 1_000
@@ -92,7 +92,7 @@ def _report_streams(options: argparse.Namespace) -> None:
         "A change is a copy of a random row of each table, which comes or goes: means, without a subscriber. duckdb: "
         "its query ran once on all cores, and only counted its rows.",
         "emitted: rows told to a subscriber by single rows of the second half of the stream, per second of processor "
-        "time. by batches: by epochs of `batch` rows, as many as make a million rows, and 1,000 at most.",
+        f"time. by batches: by epochs of `batch` rows, as many as make {MOST_TOLD:,} rows, at most {MOST_CHANGED:,}.",
         "stored rows: rows of each table with a chain of views that stores every join. There the view is so many times "
         "faster, by processor time, and smaller, in bytes.",
     ]

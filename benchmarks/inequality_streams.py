@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ import pyarrow as pa
 from benchmarks.range_joins import CHAIN, KEYED, OVERLAP, Columns, keyed, plain
 
 HOUR = 3_600
-BATCH, MOST_TOLD = 1_000, 1_000_000
-"""Changed rows of a batch, and rows that one should make at most."""
+MOST_CHANGED, MOST_TOLD = 1_000, 100_000
+"""Changed rows of a batch, and rows that one should make at most: so many stay in the processor's cache."""
 PAIRS = "SELECT a, b, c, d, e, f FROM r, s WHERE a < d"
 KEYED_PAIRS = "SELECT a, b, c, d, e, f, s.k FROM r, s WHERE a < d"
 CHAINED, KEYED_CHAINED = "FROM pairs, t WHERE d < g", "FROM pairs, t WHERE d < g AND pairs.k = t.k"
@@ -126,7 +127,7 @@ def measure(stream: Stream, sizes: Sizes) -> dict[str, Any]:
     found |= {"duckdb ms": again, "times duckdb": again / ms, "entries/row": entries(con)[0] / held}
     con.close()
     found["emitted M/s"], each = emitted(stream, rows, sizes.seconds)
-    found["batch"] = int(max(1, min(BATCH, MOST_TOLD / max(each, 1))))
+    found["batch"] = int(max(1, min(MOST_CHANGED, MOST_TOLD / max(each, 1))))
     found["by batches M/s"], _ = emitted(stream, rows, sizes.seconds, found["batch"])
     return found | beside_stored(stream, max(50, int(min(stream.few * sizes.few, rows))), sizes.times)
 
@@ -171,12 +172,15 @@ def emitted(stream: Stream, rows: int, seconds: float, batch: int = 1) -> tuple[
     second half of the stream in random order, for so many seconds, a row or a batch an epoch."""
     con, loaded = opened(stream, rows, share=0.5)
     rest = [(table, place) for table, columns in loaded.items() for place in range(rows // 2, _length(columns))]
-    order, told, changed = np.random.default_rng(3).permutation(len(rest)), 0, 0
+    order = [rest[number] for number in np.random.default_rng(3).permutation(len(rest))]
+    batches = [order[first : first + batch] for first in range(0, len(order), batch)]
+    epochs = [_epoch(con, loaded, own) for own in batches]
+    told = changed = 0
     with con.view("v").subscribe(snapshot=False, buffer=1) as feed:
         begun, end = time.process_time(), time.perf_counter() + seconds
-        while changed < len(order):
-            _add(con, loaded, [rest[number] for number in order[changed : changed + batch]])
-            changed = min(changed + batch, len(order))
+        for own, apply in zip(batches, epochs, strict=True):
+            apply()
+            changed += len(own)
             told += 0 if (change := feed.poll()) is None else change.num_rows
             if time.perf_counter() > end:  # To ask for the processor's time may take as long as a change.
                 break
@@ -185,21 +189,18 @@ def emitted(stream: Stream, rows: int, seconds: float, batch: int = 1) -> tuple[
     return told / taken / 1e6, told / changed
 
 
-def _add(con: Any, loaded: dict[str, Columns], rows: Sequence[tuple[str, int]]) -> None:
+def _epoch(con: Any, loaded: dict[str, Columns], rows: Sequence[tuple[str, int]]) -> Callable[[], object]:
     """An epoch that adds rows, by their places in the tables."""
     if len(rows) == 1:
         [(table, place)] = rows
-        con.apply_row(table, tuple(int(values[place]) for values in loaded[table].values()))
-        return
+        return partial(con.apply_row, table, tuple(int(values[place]) for values in loaded[table].values()))
     places: dict[str, list[int]] = {}
     for table, place in rows:
         places.setdefault(table, []).append(place)
-    con.apply(
-        {
-            table: pa.table({name: values[own] for name, values in loaded[table].items()})
-            for table, own in places.items()
-        }
-    )
+    changes = {
+        table: pa.table({name: values[own] for name, values in loaded[table].items()}) for table, own in places.items()
+    }
+    return partial(con.apply, changes)
 
 
 def beside_stored(stream: Stream, few: int, times: int) -> dict[str, Any]:
