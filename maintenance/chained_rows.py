@@ -15,7 +15,7 @@ Cost: the programs, some calls for each stage, and for each listener its change.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -84,6 +84,7 @@ class ChainedFastPath(RowFastPath):
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, chain: Chain) -> None:
         super().__init__(engine, relation, programs, heard=True, is_chained=True)
         self._chain, self._machine, self._tell_of = chain, engine.machine, engine.subscribers.tell_of
+        self._listened = [(node, node.relations) for node in chain.listened]
         if any(link.relation.has_dictionaries for link in chain.links):
             self._sweep = engine.sweep_dictionaries
 
@@ -141,8 +142,8 @@ class ChainedFastPath(RowFastPath):
 
     def _tell(self, epoch: int, done: Sequence[Encoded]) -> None:
         """Tell listeners what an epoch has changed."""
-        for node in self._chain.listened:
-            if not self._chain.links or _is_touched(node, done):
+        for node, relations in self._listened:
+            if not self._chain.links or _is_touched(relations, done):
                 self._tell_of(node, epoch, done)
 
     def _run_stages(self, done: list[Encoded]) -> int:
@@ -213,10 +214,10 @@ class DeltaRows:
     """The stage of a view whose rows are words of its output delta: no column is computed, and no sum."""
 
     def __init__(self, node: TreeNode, delta: OutputDelta) -> None:
-        self.node, self._delta = node, delta
+        self.node, self._delta, self._relations = node, delta, node.relations
 
     def rows(self, done: Sequence[Encoded]) -> np.ndarray:
-        return self._delta.changed() if _is_touched(self.node, done) else _NO_ROWS
+        return self._delta.changed() if _is_touched(self._relations, done) else _NO_ROWS
 
     def columns(self) -> Columns | None:
         """The columns of the view; None if one is computed."""
@@ -263,19 +264,19 @@ class ToldRows:
     """The stage of any other view: its change, encoded."""
 
     def __init__(self, node: TreeNode, relation: Relation) -> None:
-        self.node, self._relation = node, relation
+        self.node, self._relation, self._relations = node, relation, node.relations
 
     def rows(self, done: Sequence[Encoded]) -> np.ndarray:
-        return self.node.output(done).encode(self._relation) if _is_touched(self.node, done) else _NO_ROWS
+        return self.node.output(done).encode(self._relation) if _is_touched(self._relations, done) else _NO_ROWS
 
     @property
     def weight(self) -> int:
         return -1
 
 
-def _is_touched(node: Node, done: Sequence[Encoded]) -> bool:
-    """Whether a relation of the node has changes."""
-    return any(item.relation.name in node.relations for item in done)
+def _is_touched(relations: Container[str], done: Sequence[Encoded]) -> bool:
+    """Whether one of these relations has changes."""
+    return any(item.relation.name in relations for item in done)
 
 
 class Chains:
@@ -289,9 +290,12 @@ class Chains:
         for name, nodes in self._feeding.items():
             for node in nodes:
                 self._fed[node.name].append(name)
+        self._branches = set[str]()
         for node in engine.nodes.values():
             for relation in node.relations:
                 self._readers[relation].append(node)
+            if isinstance(node, TreeNode) and self._is_listened_to(node, self._fed[node.name]):
+                self._branches |= {branch.name for branch in node.view.branches}
 
     def above(self, names: Iterable[str]) -> set[str]:
         """These relations, and all whose changes reach one of them."""
@@ -327,8 +331,11 @@ class Chains:
         return is_listened and not fed and isinstance(node, TreeNode) and node.name not in self._engine.pulled.nodes
 
     def _is_heard(self, node: Node, fed: Sequence[str]) -> bool:
-        """Whether somebody else wants the changes of a node than the relations that it feeds."""
+        """Whether somebody else wants the changes of a node than the relations that it feeds, and a view that has
+        listeners and tells the changes of its branches."""
         engine = self._engine
+        if node.name in self._branches:
+            return False
         if node.name in engine.subscribers.listened():
             return True
         if fed or node.name in engine.pulled.nodes:

@@ -160,6 +160,30 @@ def test_a_subscriber_hears_of_rows(con: sqlfront.Connection) -> None:
     assert same_bag(con.execute("FROM v").fetchall(), [(1, 5, "a", 8), (2, 5, "a", 8)])
 
 
+def test_a_subscriber_of_a_view_in_branches_hears_of_rows() -> None:
+    query = (
+        "SELECT a.s, a.id, b.id AS other, c.id AS last FROM t a JOIN t b ON b.k = a.k AND a.ts < b.ts "
+        "JOIN t c ON c.k = b.k AND b.ts < c.ts AND c.ts < a.ts + 5"
+    )
+    one, other = opened(query), opened(query)
+    maintained = one.session.database.views["main", "v"].maintained
+    assert len(maintained.branches) == 3
+    with one.view("v").subscribe(snapshot=False) as feed, other.view("v").subscribe(snapshot=False) as twin:
+        told = 0
+        for table, row, weight in changes(3, 150):
+            one.apply_row(table, row, weight)
+            as_batch(other, table, row, weight)
+            found = [None if change is None else change.select(range(5)) for change in (feed.poll(), twin.poll())]
+            rows = [Counter() if change is None else Counter(map(str, change.to_pylist())) for change in found]
+            assert rows[0] == rows[1], (table, row, weight)
+            told += len(rows[0]) > 0
+        assert isinstance(one.session.database.engine.gates["main.t"], ChainedFastPath)
+    assert told > 20
+    assert same_bag(one.execute("FROM v").fetchall(), one.execute(query).fetchall())
+    one.close()
+    other.close()
+
+
 def test_a_view_above_is_changed_too(con: sqlfront.Connection) -> None:
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT x, count(*) AS n FROM v GROUP BY x")
     con.apply_row("q", (1, 4, "a", 7))
