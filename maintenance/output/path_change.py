@@ -41,7 +41,7 @@ from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers
 from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.told_rows import Block, WordRows
+from sqlfront.maintenance.view.told_rows import Block, BranchRows, WordRows, stamped_words
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers
 from sqlfront.storage.codecs.word_batches import codes_of
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate
     from sqlfront.storage.codecs.encoding import Codec, Dictionaries
 
-_STAMPED = ("_commit_version", "_commit_timestamp")
 Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 """SQL rows, the number of the tuple that each is of, and their weights."""
 
@@ -155,7 +154,7 @@ class PathChange:
     @functools.cached_property
     def _told(self) -> ToldView | None:
         """What tells the rows as words, made for the first change; None if they are told in the general way alone."""
-        view, program = self._view, None if self._view.distinct_sets or self._view.branches else self._program
+        view, program = self._view, None if self._view.distinct_sets else self._program
         if program is None:
             return None
         return told_view(view, program, sql_schema(view, self._evaluate), is_counted=self._is_counted)
@@ -310,7 +309,9 @@ class WordsChange(EncodedChange):
 class ToldView:
     """How the blocks of a view's changes become Arrow."""
 
-    def __init__(self, schema: pa.Schema, rows: WordRows, codecs: Sequence[Codec], layouts: Sequence[int]) -> None:
+    def __init__(
+        self, schema: pa.Schema, rows: WordRows | BranchRows, codecs: Sequence[Codec], layouts: Sequence[int]
+    ) -> None:
         import pyarrow as pa
 
         self.rows, self._codecs, self._layouts, self._names = rows, codecs, layouts, schema.names
@@ -356,14 +357,16 @@ def told_view(view: MaintainedView, program: RowProgram, schema: pa.Schema, *, i
     not in one row of one table."""
     from sqlfront.storage.codecs.word_batches import WordBatches
 
-    delta, layout, is_whole = view.delta, program.layout(), shown_tuple(view.definition) is not None
-    if delta is None or layout is None or delta.shape.limbs > 1 or not (is_counted or is_whole):
+    layout, is_whole = program.layout(), shown_tuple(view.definition) is not None
+    members = list(zip(view.branches, view.branch_variables, strict=True)) or [(view, {})]
+    deltas = [branch.delta for branch, _ in members if branch.delta is not None and branch.delta.shape.limbs == 1]
+    if layout is None or len(deltas) < len(members) or not (is_counted or is_whole):
         return None
     factor = None
     if is_counted:
-        if any(raw.kind != "variable" for raw, _, _ in layout.raw) or len(delta.shape.parts) != 2:
+        if any(raw.kind != "variable" for raw, _, _ in layout.raw) or any(len(one.shape.parts) != 2 for one in deltas):
             return None
-    elif delta.supports or (factor := _factor(view)) is None:
+    elif view.branches or deltas[0].supports or (factor := _factor(view)) is None:
         return None
     codecs = [codec for codec, _ in layout.shown]
     found = [codec.layout_in(type_) for codec, type_ in zip(codecs, schema.types, strict=True)]
@@ -372,8 +375,11 @@ def told_view(view: MaintainedView, program: RowProgram, schema: pa.Schema, *, i
         return None
     parts, batches = [frozenset(one.factors) for one in view.definition.measures], WordBatches(stamped_words(schema))
     is_scalar = view.definition.scalar
-    rows = WordRows(delta, factor, layout, batches, layouts, parts, is_whole=is_whole, is_scalar=is_scalar)
-    return ToldView(schema, rows, codecs, layouts)
+    found_rows = [
+        WordRows(delta, factor, layout.of(names), batches, layouts, parts, is_whole=is_whole, is_scalar=is_scalar)
+        for delta, (_, names) in zip(deltas, members, strict=True)
+    ]
+    return ToldView(schema, BranchRows(found_rows) if view.branches else found_rows[0], codecs, layouts)
 
 
 def _factor(view: MaintainedView) -> Factor | None:
@@ -384,14 +390,6 @@ def _factor(view: MaintainedView) -> Factor | None:
         return None
     around = None if found[0].view is None else next(found[0].view.borders(), None)
     return found[0] if around is None else None
-
-
-def stamped_words(schema: pa.Schema) -> pa.Schema:
-    """The schema of a view's rows with the version and the time of an epoch."""
-    import pyarrow as pa
-
-    version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))
-    return pa.schema([*schema, version, moment])
 
 
 def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

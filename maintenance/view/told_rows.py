@@ -8,8 +8,8 @@ O(tuples changed).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sqlfront.storage.codecs.word_batches import WordBatches
     from sqlfront.storage.stores.table import Table
 
+_STAMPED = ("_commit_version", "_commit_timestamp")
 _tell_rows, _join_blocks = entry_point(kernels.tell_rows), entry_point(kernels.join_blocks)
 
 
@@ -49,6 +50,14 @@ class RowLayout:
     shown: Sequence[tuple[Codec, int]]
     visible: int
     program: tuple[int, int, int]
+
+    def of(self, names: Mapping[str, str]) -> RowLayout:
+        """The layout of the rows of a branch, which has other names for the variables."""
+        raw = [
+            (replace(one, variable=names.get(str(one.variable), one.variable)), codec, place)
+            for one, codec, place in self.raw
+        ]
+        return replace(self, raw=raw)
 
 
 class Block(NamedTuple):
@@ -141,6 +150,11 @@ class WordRows:
         return Block(memory, rows, stride, least, greatest)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether something has been gathered."""
+        return bool(self._delta.table_header[at.USED] or self._delta.listed_header[at.USED])
+
+    @property
     def repeats(self) -> bool:
         """Whether equal rows may be told more than once."""
         return not self.is_grouped and (self._delta.repeats or not self._is_whole)
@@ -208,6 +222,32 @@ class WordRows:
         return address_of(words)
 
 
+class BranchRows:
+    """Tells the changes of a view whose rows are those of its branches, if all rows come or all go: else those of two
+    branches may cancel."""
+
+    is_grouped, repeats = False, True
+
+    def __init__(self, branches: Sequence[WordRows]) -> None:
+        self._branches, self.batches, self.last = branches, branches[0].batches, branches[0].last
+        self.joined = branches[0].joined
+
+    def read(self) -> Block | None:
+        """As `WordRows.read`: the blocks of the branches as one."""
+        blocks = []
+        for branch in self._branches:
+            if branch.has_rows:
+                if (block := branch.read()) is None:
+                    return None
+                blocks.append(block)
+        told = [block for block in blocks if block.rows]
+        if len(told) < 2:
+            return next(iter(told or blocks), None)
+        if min(block.least for block in told) <= 0 <= max(block.greatest for block in told):
+            return None
+        return self.joined(told, [(0, 0)] * len(told))
+
+
 class _Call:
     """A call of the kernel. `wanted` are the words to copy (places, columns, layouts), `size` is the room that a row of
     the delta takes."""
@@ -247,3 +287,11 @@ def is_told(raw: RawColumn, codec: Codec, parts: Sequence[Part], shift: Callable
 
 def _factor(raw: RawColumn) -> int | None:
     return quotient_factor(raw.scale, raw.argument_type or raw.type, raw.from_sum)
+
+
+def stamped_words(schema: pa.Schema) -> pa.Schema:
+    """The schema of a view's rows with the version and the time of an epoch."""
+    import pyarrow as pa
+
+    version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))
+    return pa.schema([*schema, version, moment])
