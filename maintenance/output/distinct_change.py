@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.reading import read
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import COUNT, Part, shape_of
+from sqlfront.maintenance.view.distinct_values import Groups
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers

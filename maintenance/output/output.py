@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column
-from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.reading import read, rows_of
 from sqlfront.maintenance.output.window_columns import WindowColumns
 from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, RowSource, numbers
@@ -19,6 +18,7 @@ from sqlfront.maintenance.program.threads import side_by_side
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.maintenance.tree.walk import Walk
+from sqlfront.maintenance.view.distinct_values import Groups
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.maintenance.windows.order_walk import OrderWalk

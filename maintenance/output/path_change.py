@@ -6,8 +6,7 @@ The values after the change are looked up in the tables, those before it are les
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,25 +25,20 @@ from sqlfront.maintenance.output.output_change import (
     as_shown,
     netted,
     no_rows,
-    plain,
-    plain_schema,
     sql_rows,
     sql_schema,
     stamp_columns,
     stamped_schema,
     with_columns,
 )
-from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers
-from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
+from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.told_rows import Block, BranchRows, WordRows, stamped_words
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers
-from sqlfront.storage.codecs.word_batches import codes_of
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
@@ -52,8 +46,9 @@ from sqlfront.storage.sql_text import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.maintenance.output.told_view import ToldView
     from sqlfront.maintenance.relation.base_relation import Evaluate
-    from sqlfront.storage.codecs.encoding import Codec, Dictionaries
+    from sqlfront.storage.codecs.encoding import Dictionaries
 
 Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 """SQL rows, the number of the tuple that each is of, and their weights."""
@@ -157,6 +152,8 @@ class PathChange:
         view, program = self._view, None if self._view.distinct_sets else self._program
         if program is None:
             return None
+        from sqlfront.maintenance.output.told_view import told_view
+
         return told_view(view, program, sql_schema(view, self._evaluate), is_counted=self._is_counted)
 
     @functools.cached_property
@@ -242,154 +239,6 @@ class PathChange:
         """The SQL rows of the tuples that are picked, at their times, and which of them HAVING lets through."""
         count = sum(len(picked) for _, picked in sides)
         return sql_rows(self._view, self._evaluate, raw_batch(self._view, gathered.rows(sides), count))
-
-
-class WordsChange(EncodedChange):
-    """A change as a block of words in Arrow's layout, which no dictionary has: it waits until somebody asks."""
-
-    lasts = True
-
-    def __init__(self, told: ToldView, block: Block, repeats: bool) -> None:
-        self.told, self.block, self._repeats = told, block, repeats
-        self._stamps: tuple[int, int] | None = None
-
-    def __len__(self) -> int:
-        return self.block.rows
-
-    def only_kind(self) -> int | None:
-        block, least = self.block, self.block.least
-        if least != block.greatest:
-            return None
-        if self.told.rows.is_grouped:
-            return least
-        return (INSERT if least > 0 else DELETE) if abs(least) == 1 else None
-
-    @property
-    def copies(self) -> int:
-        block = self.block
-        if self.told.rows.is_grouped:
-            return block.rows
-        return abs(block.least) * block.rows if block.least == block.greatest else super().copies
-
-    @property
-    def weights(self) -> np.ndarray:
-        last = self._last
-        return np.where((last == INSERT) | (last == UPDATE_POSTIMAGE), 1, -1) if self.told.rows.is_grouped else last
-
-    @property
-    def kinds(self) -> np.ndarray:
-        return self._last if self.told.rows.is_grouped else np.where(self.weights > 0, INSERT, DELETE)
-
-    @functools.cached_property
-    def rows(self) -> pa.Table:
-        return self.told.table(self.block)
-
-    def stamped(self, stamps: Stamps, types: Mapping[str, str] | None = None) -> pa.Table:
-        told, block, own = self.told, self.block, (stamps.version, stamps.moment)
-        with told.stamping:
-            before, self._stamps = self._stamps, self._stamps or own
-        if before is None or before == own:
-            return told.table(block, own, stamps.types, types)
-        table = told.table(block)  # The memory of stamps is another listener's.
-        return with_columns(table if types is None else plain(table, types), stamps)
-
-    def bytes(self) -> int:
-        return int(self.block.memory.size)
-
-    @property
-    def _last(self) -> np.ndarray:
-        """The last column: weights, or kinds."""
-        return self.told.column(self.block, 2 * self.told.rows.last)[: self.block.rows]
-
-    @functools.cached_property
-    def _words(self) -> Words:
-        return self.told.words(self.block)
-
-
-class ToldView:
-    """How the blocks of a view's changes become Arrow."""
-
-    def __init__(
-        self, schema: pa.Schema, rows: WordRows | BranchRows, codecs: Sequence[Codec], layouts: Sequence[int]
-    ) -> None:
-        import pyarrow as pa
-
-        self.rows, self._codecs, self._layouts, self._names = rows, codecs, layouts, schema.names
-        self._schema, self._columns = stamped_words(plain_schema(schema)), range(len(codecs))
-        self.stamping, self._from_batches = threading.Lock(), pa.Table.from_batches
-
-    def read(self) -> WordsChange | None:
-        """The change that has been gathered; None if it is told in the general way."""
-        block = self.rows.read()
-        return None if block is None else WordsChange(self, block, self.rows.repeats)
-
-    def table(
-        self,
-        block: Block,
-        stamps: tuple[int, int] | None = None,
-        kinds: pa.Array | None = None,
-        types: Mapping[str, str] | None = None,
-    ) -> pa.Table:
-        """The rows in Arrow, which share the memory of the block, in plain types if `types` are given; with their kinds
-        and the stamps if there are `kinds`. Without `stamps` the block has them."""
-        schema = None if types is None else self._schema
-        batch = self.rows.batches.batch(block.memory, block.rows, block.stride, stamps, schema)
-        if kinds is None:
-            return self._from_batches([batch]).select(self._columns)
-        return self._from_batches([batch.add_column(len(self._codecs), "_change_type", kinds)])
-
-    def column(self, block: Block, start: int) -> np.ndarray:
-        """The words of a block from a column on, which begins so many strides of half words behind its head."""
-        place = 8 * self.rows.batches.head + 4 * start * block.stride
-        return np.frombuffer(block.memory, np.int64, offset=place)
-
-    def words(self, block: Block) -> Words:
-        """The columns in words."""
-        found: dict[str, tuple[Codec, Sequence[np.ndarray]]] = {}
-        starts = self.rows.batches.starts
-        for name, codec, layout, start in zip(self._names, self._codecs, self._layouts, starts, strict=False):
-            found[name] = codec, codes_of(layout, self.column(block, start), block.rows)
-        return found
-
-
-def told_view(view: MaintainedView, program: RowProgram, schema: pa.Schema, *, is_counted: bool) -> ToldView | None:
-    """What tells the changes of a view as blocks; None if a column has no words of Arrow's, or the sums of a group are
-    not in one row of one table."""
-    from sqlfront.storage.codecs.word_batches import WordBatches
-
-    layout, is_whole = program.layout(), shown_tuple(view.definition) is not None
-    members = list(zip(view.branches, view.branch_variables, strict=True)) or [(view, {})]
-    deltas = [branch.delta for branch, _ in members if branch.delta is not None and branch.delta.shape.limbs == 1]
-    if layout is None or len(deltas) < len(members) or not (is_counted or is_whole):
-        return None
-    factor = None
-    if is_counted:
-        if any(raw.kind != "variable" for raw, _, _ in layout.raw) or any(len(one.shape.parts) != 2 for one in deltas):
-            return None
-    elif view.branches or deltas[0].supports or (factor := _factor(view)) is None:
-        return None
-    codecs = [codec for codec, _ in layout.shown]
-    found = [codec.layout_in(type_) for codec, type_ in zip(codecs, schema.types, strict=True)]
-    layouts = [one for one in found if one is not None]
-    if len(layouts) < len(found):
-        return None
-    parts, batches = [frozenset(one.factors) for one in view.definition.measures], WordBatches(stamped_words(schema))
-    is_scalar = view.definition.scalar
-    found_rows = [
-        WordRows(delta, factor, layout.of(names), batches, layouts, parts, is_whole=is_whole, is_scalar=is_scalar)
-        for delta, (_, names) in zip(deltas, members, strict=True)
-    ]
-    return ToldView(schema, BranchRows(found_rows) if view.branches else found_rows[0], codecs, layouts)
-
-
-def _factor(view: MaintainedView) -> Factor | None:
-    """The one table whose rows have the sums of groups, a word each; None if there is none."""
-    rows = rows_of(view)
-    found = factors(rows.trees[0]) if rows.merged() is None and len(rows.trees) == 1 else []
-    if len(found) != 1 or found[0].shape.limbs > 1:
-        return None
-    around = None if found[0].view is None else next(found[0].view.borders(), None)
-    return found[0] if around is None else None
 
 
 def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

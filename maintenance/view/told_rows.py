@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sqlfront.storage.codecs.word_batches import WordBatches
     from sqlfront.storage.stores.table import Table
 
-_STAMPED = ("_commit_version", "_commit_timestamp")
 _tell_rows, _join_blocks = entry_point(kernels.tell_rows), entry_point(kernels.join_blocks)
 
 
@@ -287,11 +286,3 @@ def is_told(raw: RawColumn, codec: Codec, parts: Sequence[Part], shift: Callable
 
 def _factor(raw: RawColumn) -> int | None:
     return quotient_factor(raw.scale, raw.argument_type or raw.type, raw.from_sum)
-
-
-def stamped_words(schema: pa.Schema) -> pa.Schema:
-    """The schema of a view's rows with the version and the time of an epoch."""
-    import pyarrow as pa
-
-    version, moment = (pa.field(name, type_) for name, type_ in zip(_STAMPED, (pa.int64(), pa.timestamp("us"))))
-    return pa.schema([*schema, version, moment])

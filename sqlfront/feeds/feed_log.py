@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.output.output_change import images, is_plain, plain, types_of
-from sqlfront.maintenance.output.path_change import WordsChange
+from sqlfront.maintenance.output.told_view import WordsChange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,10 +49,10 @@ class HeldChange:
         if not all(isinstance(one, WordsChange) and one.copies == len(one) and one.told is own[0].told for one in own):
             return None
         told, types = own[0].told, first._types
-        block = told.rows.joined([one.block for one in own], [(one.first, one._moment or 0) for one in changes])
-        kinds = types_of(WordsChange(told, block, False).kinds)
-        found = HeldChange(told.table(block, None, kinds), types, first.first, changes[-1].last)
-        found._plain = found._lossless if types is None else told.table(block, None, kinds, types)
+        change = told.joined(own, [(one.first, one._moment or 0) for one in changes])
+        block, texts, kinds = change.block, change.texts, types_of(change.kinds)
+        found = HeldChange(told.table(block, texts, None, kinds), types, first.first, changes[-1].last)
+        found._plain = found._lossless if types is None else told.table(block, texts, None, kinds, types)
         return found
 
     @property

@@ -24,8 +24,8 @@ from sqlfront.storage.kernels.tables.hash_table import reserve_rows
 
 _COLUMN_BLOCK = 32
 # How a column has its words: as they are; two words, the high one first in a row, as 128 bits; one as 128 bits with its
-# sign; the code of a DOUBLE as the bits; the low 32 bits.
-WORD, WIDE, SIGNED, FLIPPED, NARROW = range(5)
+# sign; the code of a DOUBLE as the bits; the low 32 bits; the number of a text, or NULL_CODE.
+WORD, WIDE, SIGNED, FLIPPED, NARROW, NAMED = range(6)
 
 
 @kernel("int64(int64,int64)")
@@ -81,8 +81,8 @@ def copy_words(rows, width, used, wanted, extents, out, stride):
     """Copy words of so many rows of `width` words, at least one, to `out`, each to a column of its own.
 
     `wanted`: their number, then for each its place in a row, where the column begins, and its layout. A column begins
-    `stride` words behind `out`, or as many times half of that. `extents` gets the least word of each, and then the
-    greatest of the last one.
+    `stride` words behind `out`, or as many times half of that. `extents` gets the least word of each, 0 for numbers of
+    texts, and then the greatest of the last one.
     """
     last = load(wanted, 0) - 1
     for i in range(last + 1):
@@ -97,11 +97,12 @@ def copy_words(rows, width, used, wanted, extents, out, stride):
             target = out + load(wanted, 2 + 3 * i) * stride * 4
             layout = load(wanted, 3 + 3 * i)
             least = load(extents, i)
-            if layout == WORD:
+            if layout in (WORD, NAMED):
                 for row in range(count):
                     word = load(source, row * width)
                     store(target, first + row, word)
                     least = min(least, word)
+                least = 0 if layout == NAMED else least
             else:
                 size = 4 if layout == NARROW else 16 if layout in (WIDE, SIGNED) else 8
                 least = copy_word(source, width, count, target + first * size, layout, least)
