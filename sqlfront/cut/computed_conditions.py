@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 COMPUTED = "a condition over several tables is computed for the changed rows of their join"
 ALTERNATIVES = (
-    "write `t < a OR t < b` as `t < greatest(a, b)`, and alternatives that exclude each other, "
-    "as `b IS NULL OR t < b`, as a UNION ALL of joins, one for each: these are ranges of sorted lists"
+    "write the alternatives of the OR so that they exclude each other, as a UNION ALL of joins, one for each: these "
+    "are ranges of sorted lists"
 )
 ROUNDED = (
     "write `a - b < c` over DOUBLE or FLOAT as `a < b + c`, and `abs(a - b) <= c` as `a BETWEEN b - c AND b + c`: "

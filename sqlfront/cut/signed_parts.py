@@ -1,11 +1,11 @@
 """A join under a condition that is no range, as a sum of joins whose conditions are ranges, each with a sign.
 
-An OR of disjoint ranges is the sum of the joins by each, and so is `b IS NULL OR t < b`. Comparisons in a cycle are
-chains within cells (see expressions/cells.py). Overlapping intervals,
-`a.s <= b.e AND b.s <= a.e`, are the pairs with `b.s <= a.e` less those with `b.e < a.s`: where `s <= e` holds on both
-sides, the second are some of the first. So counts and sums are those of one-sided ranges, O(log N) each, added up by
-group. A CHECK or a filter says that the ends are ordered; the condition is added to both joins, which leaves out rows
-with a NULL.
+An OR of disjoint ranges is the sum of the joins by each. So is any other OR of comparisons, as `b IS NULL OR t < b`:
+each alternative is taken without the pairs of those before it. Comparisons in a cycle are chains within cells (see
+expressions/cells.py). Overlapping intervals, `a.s <= b.e AND b.s <= a.e`, are the pairs with `b.s <= a.e` less those
+with `b.e < a.s`: where `s <= e` holds on both sides, the second are some of the first. So counts and sums are those of
+one-sided ranges, O(log N) each, added up by group. A CHECK or a filter says that the ends are ordered; the condition is
+added to both joins, which leaves out rows with a NULL.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.expressions.cells import chains_in_cells
-from sqlfront.cut.expressions.disjoint_ranges import apart_by_null, bounds_of, disjoint_ranges
+from sqlfront.cut.expressions.disjoint_ranges import bounds_of, disjoint_ranges
+from sqlfront.cut.expressions.exclusive_parts import exclusive_parts
 from sqlfront.cut.expressions.scalar_forms import call
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, is_exact_number
 from sqlfront.cut.measures_of import COUNTS
 from sqlfront.planner.algebra.flat_join import FlatJoin, flattened, joined
 from sqlfront.planner.algebra.join_sides import Copies
+from sqlfront.planner.algebra.row_facts import never_null
 from sqlfront.planner.algebra.scalars import (
     MIRRORED,
     NEGATED,
@@ -44,8 +46,10 @@ if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
 APART = (
-    "the pairs of `b IS NULL OR t < b` are those without b and those of the comparison, which have nothing in common"
+    "the pairs of an OR of comparisons are those of each alternative without those of the alternatives before it: the "
+    "parts have nothing in common"
 )
+ONE_COMPARISON = "an OR of comparisons of the same values is one comparison: `t < a OR t < b` is `t < greatest(a, b)`"
 DISJOINT = "the pairs of an OR of ranges are those of each range: the ranges have nothing in common"
 IN_CELLS = (
     "rows within a window of each other are in one cell as wide as the window, or in two cells that follow each other: "
@@ -75,7 +79,7 @@ def signed_parts(shape: Shape, blocks: Blocks) -> Iterator[Callable[[], Shape]]:
     parts, note = found
     if shape.mode == "group" and all(map(_is_summed, shape.aggregates)):
         yield lambda: _told(_summed(shape, flat, parts, blocks), note, blocks)
-    elif shape.mode != "group" and all(part.sign > 0 for part in parts):
+    elif all(part.sign > 0 for part in parts):
         yield lambda: _told(replace(shape, core=_rows(shape, flat, parts, blocks)), note, blocks)
 
 
@@ -96,13 +100,15 @@ def _of_alternatives(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
     for condition in flat.conditions:
         if len(leaves(condition)) < 2:
             continue
-        found, note = disjoint_ranges(condition, leaves, blocks.types), DISJOINT
-        if found is None:
-            found, note = apart_by_null(condition, leaves), APART
+        found = disjoint_ranges(condition, leaves, blocks.types)
         if found is not None:
             rest = [one for one in flat.conditions if one != condition]
-            return [_Part(1, (*rest, *one)) for one in found], note
-    return None
+            return [_Part(1, (*rest, *one)) for one in found], DISJOINT
+    columns = frozenset[Column]().union(*(never_null(leaf, blocks.facts) for leaf in flat.leaves))
+    parts = exclusive_parts(flat.conditions, leaves, columns)
+    if parts is None:
+        return None
+    return [_Part(1, tuple(one)) for one in parts], APART if len(parts) > 1 else ONE_COMPARISON
 
 
 def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
@@ -301,6 +307,8 @@ def _copied(flat: FlatJoin, part: _Part, columns: Sequence[Column], blocks: Bloc
 def _union(branches: Sequence[Term], columns: Sequence[Column]) -> Term:
     """The rows of all branches in these columns."""
     *firsts, last = branches
+    if not firsts:
+        return Map(last, tuple(Made(column, Ref(own)) for column, own in zip(columns, last.columns, strict=True)))
     for branch in reversed(firsts):
         shown = tuple(columns) if branch is firsts[0] else last.columns
         last = SetOperation("union", True, branch, last, shown)

@@ -53,9 +53,9 @@ def conjunctive(condition: Scalar) -> Scalar:
     if any(_is_truth(one) for one in whole):
         return conjunctive(conjunction([parts_of(one)[0] if _is_truth(one) else one for one in whole]))
     if can_fail(condition):
-        return conjunction([_opposite(one) if can_fail(one) else conjunctive(one) for one in conjuncts(condition)])
-    parts = conjuncts(_distributed(_factored(simplified(condition))))
-    known = [FALSE if part == UNKNOWN else part for part in parts]
+        parts = [part for one in conjuncts(condition) for part in _opposites(one)]
+        return conjunction([one if can_fail(one) else conjunctive(one) for one in parts])
+    known = [FALSE if one == UNKNOWN else one for one in conjuncts(_distributed(_factored(simplified(condition))))]
     return FALSE if FALSE in known else conjunction(_absorbed(known))
 
 
@@ -80,11 +80,15 @@ def simplified(condition: Scalar) -> Scalar:
     return condition
 
 
-def _opposite(condition: Scalar) -> Scalar:
-    """NOT of a comparison as the opposite one, which computes both sides, too; any other condition as it is."""
-    if isinstance(condition, Not) and isinstance(condition.part, Compare):
-        return replace(condition.part, operator=NEGATED[condition.part.operator])
-    return condition
+def _opposites(condition: Scalar) -> list[Scalar]:
+    """NOT of an OR of comparisons as the opposite ones, which compute both sides, and after a true one no other, too;
+    any other condition as it is."""
+    match condition:
+        case Not(part=Compare(operator=operator) as part):
+            return [replace(part, operator=NEGATED[operator])]
+        case Not(part=Logic(word="OR", parts=parts)):
+            return [one for part in parts for one in _opposites(Not(part))]
+    return [condition]
 
 
 def _is_truth(condition: Scalar) -> bool:

@@ -1,11 +1,13 @@
 """The first rows of each group of an inequality join become an as-of join, where each group is one row of a side.
 
 `LATERAL (SELECT ... FROM s WHERE s.k = r.k AND s.t <= r.t ORDER BY s.t DESC LIMIT 3)`, a scalar subquery of the same
-form, and `QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.t DESC) <= 3` with a key r.id. The rest of the order
-decides ties. The number of a row is known where there is one row, and must not be read of several.
+form, `QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.t DESC) <= 3` with a key r.id, and `DISTINCT ON (r.id)`
+with this order. The rest of the order decides ties. The number of a row is known where there is one row, and must not
+be read of several. A left join becomes an as-of left join: the row of NULLs is alone in its group.
 
 Of two bounds, `s.t BETWEEN r.a AND r.b`, the order goes away from one. The rows within the other bound are the first of
-those that the as-of join finds, so it is a filter of these.
+those that the as-of join finds, so it is a filter of these. Of a left join the nearest row alone is sought then, and
+its columns are NULL where it is beyond the other bound, or the row of the left misses a condition of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import replace
 
 from sqlfront.planner.algebra.clock import BETWEEN
 from sqlfront.planner.algebra.column_use import Columns, columns_read
-from sqlfront.planner.algebra.first_of_groups import FirstRows, first_rows
+from sqlfront.planner.algebra.first_of_groups import first_rows
 from sqlfront.planner.algebra.join_sides import sides_of
 from sqlfront.planner.algebra.rewriting import with_changed
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of
@@ -34,9 +36,11 @@ from sqlfront.planner.algebra.scalars import (
     conjuncts,
     substitute,
 )
-from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Sort, Term, inputs_of
+from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, JoinKind, Made, Map, Sort, Term, inputs_of
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_JOINS = (("inner", False), ("inner", True), ("left", False))
+"""The kinds of joins, and whether conditions stand apart from them."""
 Oriented = tuple[Operator, Scalar, Scalar]
 """An inequality, with the side of the left first."""
 
@@ -60,43 +64,52 @@ class _Turning:
             return with_changed(term, (self._shared[term.name],))
         inputs = [self.visit(part, read) for part, read in zip(inputs_of(term), columns_read(term, needed))]
         term = with_changed(term, inputs)
+        if isinstance(term, Distinct) and term.on is not None:
+            return self._turned(term, term.input, [*map(Ref, term.on)], term.order, 1, {})
         first = first_rows(term) if isinstance(term, Filter) else None
         if first is None or first.name != "row_number" or first.offset or not first.rows:
             return term
         number = first.numbering.column
         is_read = number in needed or number in columns_of(*first.rest)
-        return term if is_read and first.rows > 1 else self._turned(term, first)
-
-    def _turned(self, term: Term, first: FirstRows) -> Term:
-        """The first rows as an as-of join; the term as it is if they are none."""
-        below, values = first.input, dict[Column, Scalar]()
-        if isinstance(below, Map):
-            values = {one.column: one.value for one in below.made}
-        rows, apart = _joined_by(below.input if isinstance(below, Map) else below)
-        if not isinstance(rows, Join) or rows.kind != "inner" or rows.dependent:
+        if is_read and first.rows > 1:
             return term
-        partition = [substitute(value, values) for value in first.numbering.partition]
-        order = [replace(one, value=substitute(one.value, values)) for one in first.numbering.order]
-        sides = ((rows.left, rows.right), (rows.right, rows.left))
-        count, condition = first.rows or 1, conjunction([*conjuncts(rows.condition), *apart])
-        joined = (_nearest(left, right, condition, partition, order, count, self._facts) for left, right in sides)
+        numbers: dict[Column, Scalar] = {number: Constant(f"CAST(1 AS {number.type})", number.type)}
+        partition, order = first.numbering.partition, first.numbering.order
+        found = self._turned(term, first.input, partition, order, first.rows, numbers)
+        return Filter(found, conjunction(first.rest)) if first.rest and found != term else found
+
+    def _turned(
+        self, term: Term, below: Term, partition: Sequence[Scalar], order: Sequence[Sort], count: int,
+        known: Mapping[Column, Scalar],
+    ) -> Term:  # fmt: skip
+        """The first rows of each partition as an as-of join; the term as it is if they are none. The term's columns
+        are those of the rows below, or are `known`."""
+        values = {one.column: one.value for one in below.made} if isinstance(below, Map) else dict[Column, Scalar]()
+        rows = _in_join(below.input if isinstance(below, Map) else below)
+        if rows is None:
+            return term
+        partition = [substitute(value, values) for value in partition]
+        order = [replace(one, value=substitute(one.value, values)) for one in order]
+        sides = ((rows.left, rows.right), (rows.right, rows.left))[: 1 if rows.kind == "left" else 2]
+        joined = (_nearest(replace(rows, left=a, right=b), partition, order, count, self._facts) for a, b in sides)
         found = next((one for one in joined if one is not None), None)
-        if found is None:
-            return term
-        values |= {first.numbering.column: Constant("1", first.numbering.column.type)}
+        values |= known
         made = tuple(Made(column, _value(column, values)) for column in term.columns)
-        shown = Map(found, made)
-        return Filter(shown, conjunction(first.rest)) if first.rest else shown
+        return term if found is None else Map(found, made)
 
 
-def _joined_by(term: Term) -> tuple[Term, list[Scalar]]:
-    """The rows below a filter, and its conditions, if rows may be joined by these: inequalities with a bound that may
-    overflow, `s.t <= r.t + 5`, are apart from the join. The term itself if another condition is there."""
-    conditions = conjuncts(term.condition) if isinstance(term, Filter) else []
-    found = [_unfailing(one) for one in conditions]
-    if not isinstance(term, Filter) or None in found:
-        return term, []
-    return term.input, [one for one in found if one is not None]
+def _in_join(term: Term) -> Join | None:
+    """The inner or left join that a term is, with the conditions of a filter over it. These are inequalities with a
+    bound that may overflow, `s.t <= r.t + 5`, and are apart from an inner join. None if another condition is there."""
+    apart = conjuncts(term.condition) if isinstance(term, Filter) else ()
+    rows = term.input if isinstance(term, Filter) else term
+    if not isinstance(rows, Join) or rows.dependent or (rows.kind, bool(apart)) not in _JOINS:
+        return None
+    inside: Sequence[Scalar | None] = conjuncts(rows.condition)
+    if rows.kind == "left":
+        inside = [_unfailing(bound) for one in conjuncts(rows.condition) for bound in bounds_of(one)]
+    found = [*inside, *map(_unfailing, apart)]
+    return None if None in found else replace(rows, condition=conjunction([one for one in found if one is not None]))
 
 
 def _unfailing(condition: Scalar) -> Scalar | None:
@@ -126,21 +139,15 @@ def _value(column: Column, values: Mapping[Column, Scalar]) -> Scalar:
     return values.get(column, Ref(column))
 
 
-def _nearest(
-    left: Term,
-    right: Term,
-    condition: Scalar,
-    partition: Sequence[Scalar],
-    order: Sequence[Sort],
-    count: int,
-    facts: Facts,
-) -> Term | None:
+def _nearest(rows: Join, partition: Sequence[Scalar], order: Sequence[Sort], count: int, facts: Facts) -> Term | None:
     """The as-of join of rows of the left with their first partners; None if the partitions are no rows of the
     left, or the order is not that of the comparison."""
+    left, right = rows.left, rows.right
     columns, theirs = {one.column for one in partition if isinstance(one, Ref)}, frozenset(right.columns)
     is_row = columns <= frozenset(left.columns) and any(key <= columns for key in keys_of(left, facts))
-    sides = sides_of(condition, left.columns, right.columns)
-    bounds = None if sides.left or sides.right else bounds_of_one(sides.both, theirs)
+    sides = sides_of(rows.condition, left.columns, right.columns)
+    own = () if rows.kind == "inner" else sides.left
+    bounds = None if sides.right or len(own) < len(sides.left) else bounds_of_one(sides.both, theirs)
     by = [one for one in order if columns_of(one.value) & theirs]
     if not is_row or len(columns) < len(set(partition)) or bounds is None or not by:
         return None
@@ -148,8 +155,23 @@ def _nearest(
     if nearest is None or not all(columns_of(one.value) <= theirs for one in by):
         return None
     same = [Compare(pair.operator, pair.mine, pair.theirs) for pair in sides.pairs]
-    found = Join("as-of", left, right, conjunction([*same, Compare(*nearest)]), order=tuple(by), count=count)
-    return within([one for one in bounds if one != nearest], found)
+    kind: JoinKind = "as-of left" if rows.kind == "left" else "as-of"
+    found = Join(kind, left, right, conjunction([*same, Compare(*nearest)]), order=tuple(by), count=count)
+    others = [one for one in bounds if one != nearest]
+    if rows.kind == "inner" or not (others or own):
+        return within(others, found)
+    return _null_beyond([*own, *(Compare(*one) for one in others)], found) if count == 1 else None
+
+
+def _null_beyond(conditions: Sequence[Scalar], found: Join) -> Map:
+    """Each row of the left with its partner, or with NULLs if it does not meet the conditions with the partner."""
+    condition = conjunction(conditions)
+    guard = "CASE WHEN {0} THEN {1} END"
+    theirs = [
+        Made(column, Call(guard, (condition, Ref(column)), column.type, can_fail=can_fail(condition)))
+        for column in found.right.columns
+    ]
+    return Map(found, (*(Made(column, Ref(column)) for column in found.left.columns), *theirs))
 
 
 def bounds_of_one(both: Sequence[Scalar], right: frozenset[Column]) -> list[Oriented] | None:

@@ -1,13 +1,12 @@
 """OR of conditions as alternatives that have nothing in common.
 
 `x < y - 5 OR x > y + 5` compares x - y with two constants: it is less than -5, or more than 5. Ranges that overlap are
-one. So the pairs that meet the OR are those of one range and those of the other, each once. `y IS NULL OR x < y` has
-the pairs without y, and those of the comparison, which no NULL meets.
+one. So the pairs that meet the OR are those of one range and those of the other, each once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,7 +15,7 @@ from sqlfront.binding.scalar_types import BETWEEN
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
 from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part, interval_of
 from sqlfront.cut.expressions.value_types import ComparedTypes, is_exact_number, is_lossless
-from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, IsNull, Logic, Not, Scalar, columns_of, conjuncts
+from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, Logic, Not, Scalar, columns_of, conjuncts
 from sqlfront.planner.algebra.to_sql import scalar_sql
 
 _MOMENTS = ("DATE", "TIMESTAMP")
@@ -58,18 +57,26 @@ class _Range:
         return bool(self.upper.value > other.lower.value)
 
     @property
+    def is_empty(self) -> bool:
+        if self.lower is None or self.upper is None or self.lower.value < self.upper.value:
+            return False
+        return self.lower.value > self.upper.value or not (self.lower.closed and self.upper.closed)
+
+    @property
     def conditions(self) -> list[Scalar]:
+        if self.lower is not None and self.upper is not None and self.lower.value == self.upper.value:
+            return [replace(self.lower.condition, operator="=")]
         return [bound.condition for bound in (self.lower, self.upper) if bound is not None]
 
 
 def disjoint_ranges(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) -> list[list[Scalar]] | None:
     """The conditions of each of several ranges, of which a pair of rows that meets the condition meets exactly one.
     None if the condition is no OR of comparisons of one difference with constants, or a single range."""
-    alternatives = _alternatives(condition)
-    if len(alternatives) < 2 or len(atoms_of(condition)) != 2:
+    every = alternatives(condition)
+    if len(every) < 2 or len(atoms_of(condition)) != 2:
         return None
     differences = _Differences(atoms_of, types)
-    found = [differences.range_of(one) for one in alternatives]
+    found = [differences.range_of(one) for one in every]
     ranges = [one for _, one in filter(None, found)]
     if len(ranges) < len(found) or len({key for key, _ in filter(None, found)}) > 1:
         return None
@@ -89,24 +96,6 @@ def difference_of(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) ->
     return Difference(tuple(sorted(parts, key=str)), bound.value, is_lower, bound.closed)
 
 
-def apart_by_null(condition: Scalar, atoms_of: AtomsOf) -> list[list[Scalar]] | None:
-    """The conditions of the two alternatives of `y IS NULL OR x < y`, of which a pair of rows that meets the OR meets
-    exactly one: a comparison of y is not met where y is NULL. None if the condition is no such OR."""
-    alternatives = _alternatives(condition)
-    nulls = [one for one in alternatives if isinstance(one, IsNull) and len(atoms_of(one)) == 1]
-    if len(alternatives) != 2 or len(nulls) != 1:
-        return None
-    [rest] = (one for one in alternatives if one not in nulls)
-    tests = [bound for part in conjuncts(rest) for bound in bounds_of(part)]
-    compared = [side for test in tests if isinstance(test, Compare) for side in _strict_sides(test)]
-    return [[nulls[0]], tests] if nulls[0].part in compared else None
-
-
-def _strict_sides(test: Compare) -> tuple[Scalar, ...]:
-    """The sides of a comparison that no NULL meets."""
-    return (test.left, test.right) if test.operator in ("=", "<", "<=", ">", ">=", "<>") else ()
-
-
 def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
     """BETWEEN as two comparisons; any other condition as it is."""
     if isinstance(condition, Call) and condition.form == BETWEEN:
@@ -115,18 +104,27 @@ def bounds_of(condition: Scalar) -> tuple[Scalar, ...]:
     return (condition,)
 
 
-def _alternatives(condition: Scalar) -> list[Scalar]:
-    """The parts of an OR; abs(x) > c and NOT BETWEEN are such."""
+def _both_bounds(condition: Scalar) -> tuple[Scalar, ...]:
+    """An equality as its two bounds; any other condition as it is."""
+    if isinstance(condition, Compare) and condition.operator == "=":
+        return replace(condition, operator="<="), replace(condition, operator=">=")
+    return (condition,)
+
+
+def alternatives(condition: Scalar) -> list[Scalar]:
+    """The parts of an OR; abs(x) > c, NOT BETWEEN and IN of a list are such. None of any other condition."""
     match condition:
         case Logic(word="OR", parts=parts):
-            return [one for part in parts for one in _alternatives(part) or [part]]
+            return [one for part in parts for one in alternatives(part) or [part]]
         case Not(part=Call(form=form, arguments=(value, low, high))) if form == BETWEEN:
             return [Compare("<", value, low), Compare(">", value, high)]
         case Compare(operator=">" | ">=" as operator, left=Call(form=form, arguments=(inner,))) if form == ABSOLUTE:
             negated = Call(NEGATE, (inner,), inner.type, strict=True, can_fail=False)
             return [Compare(operator, inner, condition.right), Compare(operator, negated, condition.right)]
+        case Call(form=form, arguments=(value, *items)) if form.startswith("{0} IN ({1}"):
+            return [Compare("=", value, one) for one in items] if {one.type for one in items} == {value.type} else []
         case Compare(operator="<" | "<=", right=Call(form=form)) if form == ABSOLUTE:
-            return _alternatives(Compare(MIRRORED[condition.operator], condition.right, condition.left))
+            return alternatives(Compare(MIRRORED[condition.operator], condition.right, condition.left))
     return []
 
 
@@ -158,7 +156,7 @@ class _Differences:
     def range_of(self, condition: Scalar) -> tuple[frozenset[Part], _Range] | None:
         """The sum that comparisons bound, and the range that they leave it."""
         key, lower, upper = None, None, None
-        for one in (bound for part in conjuncts(condition) for bound in bounds_of(part)):
+        for one in (test for part in conjuncts(condition) for bound in bounds_of(part) for test in _both_bounds(bound)):
             found = self.bound_of(one)
             if found is None or key not in (None, found[0]):
                 return None
@@ -166,9 +164,8 @@ class _Differences:
             if (lower if is_lower else upper) is not None:
                 return None
             lower, upper = (bound, upper) if is_lower else (lower, bound)
-        if key is None or (lower is not None and upper is not None and lower.value >= upper.value):
-            return None
-        return key, _Range(lower, upper)
+        found_range = _Range(lower, upper)
+        return None if key is None or found_range.is_empty else (key, found_range)
 
     def bound_of(self, one: Scalar) -> tuple[frozenset[Part], _Bound, bool] | None:
         """The sum that a comparison bounds, the bound, and whether it is one from below."""

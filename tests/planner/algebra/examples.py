@@ -543,6 +543,16 @@ def next_of_distinct() -> Term:
     return Filter(window, compare(col(window, "n"), "<=", number(1)))
 
 
+def first_partner_within_bounds() -> Term:
+    """DISTINCT ON over a left join, whose nearest partner may be beyond the other bound."""
+    q = Query()
+    orders, s = q.scan("orders"), q.scan("s", prefix="s_")
+    bounds = compare(col(s, "s_c"), ">=", col(orders, "price")), compare(col(s, "s_c"), "<", col(orders, "customer"))
+    joined = Join("left", orders, s, both(*bounds, compare(col(orders, "price"), ">", number(0))))
+    order = (Sort(col(orders, "id")), Sort(col(s, "s_c")), Sort(col(s, "s_b"), nulls_first=True))
+    return Distinct(joined, cols(orders, "id"), order)
+
+
 def range_of_each_order() -> Term:
     """Extremes of the partners within a range, which are NULL where all are, and their number, by a key."""
     q = Query()
@@ -636,7 +646,7 @@ EXAMPLES = {
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "turn_left_into_anti": (missing_alone, null_or_missing),
-    "turn_first_rows_into_nearest": (nearest_price, next_of_distinct),
+    "turn_first_rows_into_nearest": (nearest_price, next_of_distinct, first_partner_within_bounds),
     "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair),
     "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),
     "remove_distinct": (distinct_key, distinct_right),

@@ -252,8 +252,16 @@ class RandomTerms:
         left, right = Distinct(left), self._scan()
         time, operator = Ref(right.columns[-1]), self.random.choice(("<", "<=", ">", ">="))
         equal = Compare("=", self.value(left.columns, 0), Ref(right.columns[0]))
-        joined = Join("inner", left, right, conjunction([equal, Compare(operator, self.value(left.columns, 0), time)]))
+        bounds = [Compare(operator, self.value(left.columns, 0), time)]
+        alike = [column for column in left.columns if column.type == time.type]
+        if alike and self._rare.random() < 0.3:
+            opposite: Operator = "<=" if operator in (">", ">=") else ">"
+            bounds.append(Compare(opposite, Ref(self._rare.choice(alike)), time))
+        kind: JoinKind = self._rare.choice(("inner", "left"))
+        joined = Join(kind, left, right, conjunction([equal, *bounds]))
         order = (Sort(time, descending=operator in (">", ">=")), *map(Sort, map(Ref, right.columns)))
+        if self._rare.random() < 0.3:
+            return Distinct(joined, left.columns, order)
         first = Windowed(self.column("BIGINT"), "row_number()", (), tuple(map(Ref, left.columns)), order)
         return Filter(Window(joined, (first,)), Compare("=", Ref(first.column), Constant("1", "BIGINT")))
 

@@ -32,10 +32,13 @@ MOMENTS = [
     "r.x < s.x - INTERVAL {c} MINUTES OR r.x > s.x + INTERVAL 1 MINUTE", "INTERVAL 1 MONTH > r.x - s.x",
 ]  # fmt: skip
 CONDITIONS = {"DATE": DATES, "TIMESTAMP": MOMENTS}
-OPEN_ENDS = [
+ALTERNATIVES = [
     "s.x IS NULL OR r.x < s.x", "r.x >= s.x OR s.x IS NULL", "s.y IS NULL OR r.x BETWEEN s.x AND s.y",
     "(r.x IS NULL OR s.x = r.x) AND r.y >= s.y", "s.x <= r.x AND (s.y IS NULL OR r.x < s.y)",
     "s.x IS NULL OR r.x < s.y", "NOT (s.x IS NOT NULL AND r.x >= s.x)",
+    "r.x BETWEEN s.x AND s.y OR s.x BETWEEN r.x AND r.y", "r.x < s.x OR (r.x = s.x AND r.v < s.v)", "s.x IN (r.x, r.y)",
+    "NOT (s.x < r.x OR s.y > r.y)", "r.v > 0 AND r.x < s.x OR s.v IS NULL AND r.x >= s.x", "r.x < s.x OR r.x > s.y",
+    "r.y IS NOT NULL AND r.x < s.x OR r.y IS NULL AND r.x <> s.x",
 ]  # fmt: skip
 SELECTED = ["r.k, s.k AS l, r.x, s.x AS z", "r.k, count(*) AS n, sum(s.v) AS t, count(s.v) AS c"]
 
@@ -49,7 +52,7 @@ def rows_of(choose: random.Random, kind: str) -> str:
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("part", parts(4))
 def test_differences_are_compared_as_duckdb_compares_them(kind: str, part: int) -> None:
-    choose, conditions = random.Random(f"{kind} {part}"), [*CONDITIONS.get(kind, NUMBERS), *OPEN_ENDS]
+    choose, conditions = random.Random(f"{kind} {part}"), [*CONDITIONS.get(kind, NUMBERS), *ALTERNATIVES]
     with sqlfront.connect(":memory:") as con, judge() as duck:
         for table in "rs":
             columns = f"(k INTEGER, x {kind}, y {kind}, v INTEGER)"

@@ -91,6 +91,14 @@ SPELLINGS = (
     "LATERAL (SELECT x FROM s WHERE s.k = t.k AND s.n <= t.n + 1 ORDER BY s.n DESC, x LIMIT 2) q",
     "SELECT t.id, q.x, q.n FROM t LEFT JOIN LATERAL "
     "(SELECT x, n FROM s WHERE s.k = t.k AND s.n > t.n - 2 AND s.n <= 1 + t.n ORDER BY s.n, x LIMIT 3) q ON true",
+    "SELECT t.id, s.x FROM t LEFT JOIN s ON t.k = s.k AND s.n < t.n "
+    "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, x) = 1",
+    "SELECT t.id, s.x FROM s RIGHT JOIN t ON s.n > t.n "
+    "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n, x) <= 2",
+    "SELECT id, x, m, p FROM (SELECT t.id, x, s.n AS m, row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, x) "
+    "AS p FROM t LEFT JOIN s ON t.k > 0 AND s.n BETWEEN t.n - 1 AND t.n) WHERE p = 1",
+    "SELECT DISTINCT ON (t.id) t.id, s.x, s.n FROM t JOIN s ON s.k = t.k AND s.n <= t.n ORDER BY t.id, s.n DESC, x",
+    "SELECT DISTINCT ON (t.id) t.k, s.x FROM t LEFT JOIN s ON s.n >= t.n AND s.n <= t.n + 1 ORDER BY t.id, s.n, x",
 )
 """As-of joins by other words, and DuckDB's answers to them, with ties decided."""
 
