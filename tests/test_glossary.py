@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.test_rails import modules, nodes, relative
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "glossary.md"
-PACKAGES = ("sqlfront", "maintenance", "planner", "storage")
 
 REPLACED = {
     "companion": "distinct values", "companions": "distinct values", "piece": "part tree", "pieces": "part tree",
@@ -49,17 +50,9 @@ def parts(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            name = str(path.relative_to(ROOT))
-            if not name.startswith(("sqlfront/planner/", "sqlfront/maintenance/", "sqlfront/storage/")):
-                yield name, ast.parse(path.read_text())
-
-
-def names(module: ast.Module) -> Iterator[str]:
-    """Of classes, functions and fields."""
-    for node in ast.walk(module):
+def names(module: Sequence[ast.AST]) -> Iterator[str]:
+    """Of classes, functions and fields among the nodes of a module."""
+    for node in module:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             yield node.name
         if isinstance(node, ast.ClassDef):
@@ -70,15 +63,16 @@ def names(module: ast.Module) -> Iterator[str]:
             )
 
 
-def docstrings(module: ast.Module) -> str:
+def docstrings(module: Sequence[ast.AST]) -> str:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    return " ".join(ast.get_docstring(node) or "" for node in ast.walk(module) if isinstance(node, documented)).lower()
+    return " ".join(ast.get_docstring(node) or "" for node in module if isinstance(node, documented)).lower()
 
 
 def replaced_words() -> set[tuple[str, str]]:
     """(word, file) for each use of a replaced word."""
     found = set()
-    for file, module in modules():
+    for path in modules().values():
+        file, module = relative(path), nodes(path)
         used = {word for name in (Path(file).stem, *names(module)) for word in parts(name)}
         used |= DOCSTRINGS & set(re.findall(r"[a-z]+", docstrings(module)))
         found |= {(word, file) for word in used & REPLACED.keys()}
