@@ -38,15 +38,17 @@ MOST_COMPARED, MOST_TRIED = 6, 3
 """Of how many tables that are compared all choices are looked at, and how many of these are tried."""
 
 
-def compared_through(shape: Shape, blocks: Blocks) -> Iterator[Callable[[], Shape]]:
+def compared_through(shape: Shape, blocks: Blocks, *, by_keys: bool = False) -> Iterator[Callable[[], Shape]]:
     """Forms of a block, the smallest first. A form joins a compared table with the tables between the two sides of the
-    comparison, before all else. A form derives the blocks that it reads when it is called."""
+    comparison, before all else. A form derives the blocks that it reads when it is called. `by_keys`: only forms whose
+    first join has no more rows than one of its tables, and that compare no two tables of it."""
     flat = flattened(shape.core)
     edges = _edges(flat)
     if edges is None:
         return
     choices = [_Choice(flat, edges, outside) for outside in _outsides(edges)]
     fit = [one for one in choices if len(one.inside) > 1 and one.is_connected and one.is_small]
+    fit = [one for one in fit if edges.apart and one.is_by_keys(blocks.facts)] if by_keys else fit
     for choice in sorted(fit, key=lambda one: one.rank(blocks.facts))[:MOST_TRIED]:
         yield partial(choice.form, shape, blocks)
 
@@ -134,6 +136,10 @@ class _Choice:
     def is_connected(self) -> bool:
         """Whether equalities link all leaves inside."""
         return bool(self.inside) and self._reached(min(self.inside), self.inside) == self.inside
+
+    def is_by_keys(self, facts: Facts) -> bool:
+        """Whether the view has no more rows than one of its tables, and compares none of them."""
+        return not any(pair <= self.inside for pair, _ in self._edges.compared) and not self._expanding(facts)
 
     def rank(self, facts: Facts) -> tuple[int, int, int]:
         """The choice whose view is the smallest comes first: few joins that are not by a key, then few leaves, of which

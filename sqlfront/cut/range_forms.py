@@ -1,7 +1,8 @@
 """Forms of a block that joins by comparisons: the first whose comparisons are ranges of sorted lists.
 
 A tree for ranges stores no pairs of rows; a tree with bags does. Another form is taken if its costs have a lower class
-than those of the block as it is written.
+than those of the block as it is written. Of the same class is a form that compares two tables through a third one,
+joined by a key first: then a change meets the rows within the range, not all rows of the third table with its key.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ def over_ranges(found: Definition, shape: Shape, blocks: Blocks, bind: Callable[
     if grade == 0:
         return found
     own, known = blocks.state(), frozenset(blocks.definitions)
-    for form in chain(signed_parts(shape, blocks), compared_through(shape, blocks) if grade == 2 else ()):
+    through = compared_through(shape, blocks, by_keys=grade < 2)
+    forms = chain(((one, grade - 1) for one in signed_parts(shape, blocks)), ((one, 1) for one in through))
+    for form, worst in forms:
         try:
             other = bind(form())
         except (NotSupportedError, OuterChildError):
             blocks.restore(own)
             continue
         new = [one for table, one in blocks.definitions.items() if table not in known and isinstance(one, Definition)]
-        if max(map(_grade, (other, *new))) < grade and not _stores_matches(other, blocks):
+        if max(map(_grade, (other, *new))) <= worst and not _stores_matches(other, blocks):
             return other
         blocks.restore(own)
     return found

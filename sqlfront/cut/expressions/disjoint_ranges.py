@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlfront.binding.scalar_types import BETWEEN
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
-from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part, interval_of
+from sqlfront.cut.expressions.separated_sides import ABSOLUTE, AtomsOf, Part, counted_units, interval_of
 from sqlfront.cut.expressions.value_types import ComparedTypes, is_exact_number, is_lossless
 from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, Logic, Not, Scalar, columns_of, conjuncts
 from sqlfront.planner.algebra.to_sql import scalar_sql
@@ -196,6 +196,8 @@ class _Differences:
             return ([], [(1, constant)]) if is_length else None
         if not (is_exact_number(value.type) or value.type in (*_MOMENTS, "INTERVAL")):
             return None
+        if (numbers := counted_units(value, self._atoms_of)) is not None:
+            return [(1, numbers[0]), (-1, numbers[1])], []
         if isinstance(value, Call):
             if value.form in (ADD, SUBTRACT, NEGATE):
                 found = [self._linear(part) for part in value.arguments]

@@ -4,7 +4,7 @@
 new sides are sums of exact numbers, in a type so wide that none overflows: BIGINT for INTEGERs, HUGEINT for BIGINTs. So
 they compare as the numbers themselves do. DuckDB's own difference may overflow, which is an error there alone. Dates
 are their numbers of days, as DuckDB subtracts them; of timestamps a difference that is compared with an INTERVAL of
-days and parts of days becomes a sum.
+days and parts of days becomes a sum. date_diff is the difference of two numbers, of the hours or months since 1970.
 
 Left as they are: FLOAT and DOUBLE, which are rounded, and differences that commonly are errors: those of unsigned
 numbers, TINYINT and SMALLINT.
@@ -13,6 +13,7 @@ numbers, TINYINT and SMALLINT.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlfront.binding.collation_types import INTERVAL_KEY
 from sqlfront.cut.expressions.scalar_forms import ADD, NEGATE, SUBTRACT, is_cast
@@ -23,11 +24,14 @@ from sqlfront.cut.expressions.value_types import (
     is_exact_number,
     is_lossless,
 )
-from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, Constant, Operator, Scalar
+from sqlfront.planner.algebra.scalars import MIRRORED, Call, Compare, Constant, Operator, Scalar, function_name
 
 COMPARED = ("=", "<>", "<", "<=", ">", ">=")
 ABSOLUTE = "abs({0})"
 FIRST_DAY = Constant("DATE '1970-01-01'", "DATE")
+_COUNTED = ("date_diff", "datediff")
+_UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "month", "quarter", "year")
+"""Units whose number date_diff subtracts; it counts weeks before 1970 in another way."""
 WIDE = ("INTEGER", "BIGINT", "HUGEINT")
 """Integers of so many bits that an overflow of a difference is rare."""
 
@@ -75,6 +79,19 @@ def interval_of(value: Scalar) -> Scalar:
     return value.arguments[0] if isinstance(value, Call) and value.form == INTERVAL_KEY else value
 
 
+def counted_units(value: Scalar, atoms_of: AtomsOf) -> tuple[Scalar, Scalar] | None:
+    """Of date_diff over two atoms the numbers of the later and of the earlier hour, month or other unit, which it
+    counts from 1970; None of any other expression."""
+    match value:
+        case Call(form=form, arguments=(Constant(sql=sql) as part, x, y)) if function_name(form) in _COUNTED:
+            are_moments = {x.type, y.type} <= {"DATE", "TIMESTAMP"} and len(atoms_of(x)) == len(atoms_of(y)) == 1
+            if sql.strip("'").casefold().removesuffix("s") in _UNITS and are_moments and len(atoms_of(value)) == 2:
+                first = {kind: Constant(f"{kind} '1970-01-01'", kind) for kind in (x.type, y.type)}
+                later, earlier = (replace(value, arguments=(part, first[one.type], one)) for one in (y, x))
+                return later, earlier
+    return None
+
+
 class _Separation:
     """Sums of exact numbers, taken apart."""
 
@@ -112,6 +129,8 @@ class _Separation:
             return None
         if self._is_single(value):
             return [(1, value)]
+        if (numbers := counted_units(value, self._atoms_of)) is not None:
+            return [(1, numbers[0]), (-1, numbers[1])]
         if not isinstance(value, Call) or not (value.type in WIDE or decimal_parts(value.type)):
             return None
         if is_cast(value):

@@ -102,12 +102,15 @@ PRICED = (
 )
 
 
-@pytest.mark.parametrize("key", [" PRIMARY KEY", ""])
 @pytest.mark.parametrize(
-    "query",
+    ("query", "key"),
     [
-        f"SELECT i.id, o.day, i.product, i.amount * p.price AS cents {PRICED}",
-        f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day",
+        (f"SELECT i.id, o.day, i.product, i.amount * p.price AS cents {PRICED}", " PRIMARY KEY"),
+        (f"SELECT i.id, o.day, i.product, i.amount * p.price AS cents {PRICED}", ""),
+        (f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day", " PRIMARY KEY"),
+        (f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day", ""),
+        (f"SELECT sum(i.amount * p.price) AS cents {PRICED}", " PRIMARY KEY"),
+        (f"SELECT i.product, count(*) AS n {PRICED} GROUP BY i.product", " PRIMARY KEY"),
     ],
 )
 def test_a_comparison_through_a_fact_meets_what_it_changes(query: str, key: str) -> None:

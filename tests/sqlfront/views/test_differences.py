@@ -26,10 +26,19 @@ NUMBERS = [
     "r.x < s.x - {c} OR r.x > s.x + {c}", "NOT r.x - s.x >= {c}", "r.x - s.x = {c}", "-(r.x - s.x) - r.y > {c}",
     "r.x NOT BETWEEN s.x - {c} AND s.x + {c}", "(r.x - s.x) - 1 >= -(s.x + {c})",
 ]  # fmt: skip
-DATES = ["abs(r.x - s.x) <= {c}", "r.x - s.x >= {c}", "r.x < s.x - {c} OR r.x - s.x > {c}", "NOT r.x - s.x < {c}"]
+DATES = [
+    "date_diff('month', r.x, s.x) = 0",
+    "abs(date_diff('day', r.x, s.x)) > {c}",
+    "abs(r.x - s.x) <= {c}",
+    "r.x - s.x >= {c}",
+    "r.x < s.x - {c} OR r.x - s.x > {c}",
+    "NOT r.x - s.x < {c}",
+]
 MOMENTS = [
     "r.x - s.x BETWEEN INTERVAL 0 MINUTES AND INTERVAL {c} MINUTES", "r.x - s.x <= INTERVAL {c} MINUTES",
     "r.x < s.x - INTERVAL {c} MINUTES OR r.x > s.x + INTERVAL 1 MINUTE", "INTERVAL 1 MONTH > r.x - s.x",
+    "date_diff('minute', r.x, s.x) BETWEEN 0 AND {c}", "datediff('minutes', r.x, s.x) < -{c}",
+    "date_diff('hour', s.x, r.x::DATE) >= 0", "date_diff('week', r.x, s.x) < {c}",
 ]  # fmt: skip
 CONDITIONS = {"DATE": DATES, "TIMESTAMP": MOMENTS}
 ALTERNATIVES = [
@@ -85,6 +94,9 @@ def test_differences_are_compared_as_duckdb_compares_them(kind: str, part: int) 
         ("DATE", "r.x - s.x <= 5", "sums over ranges"),
         ("TIMESTAMP", "r.x - s.x <= INTERVAL 5 DAYS", "sums over ranges"),
         ("TIMESTAMP", "r.x - s.x <= INTERVAL 1 MONTH", "q-tree"),
+        ("TIMESTAMP", "abs(date_diff('minute', s.x, r.x)) <= 5", "sums over ranges"),
+        ("DATE", "date_diff('months', s.x, r.x) BETWEEN 0 AND 1", "sums over ranges"),
+        ("TIMESTAMP", "date_diff('week', s.x, r.x) <= 5", "q-tree"),
         ("DOUBLE", "r.x - s.x <= 5", "q-tree"),
         ("UINTEGER", "r.x - s.x <= 5", "q-tree"),
         ("TINYINT", "r.x - s.x <= 5::TINYINT", "q-tree"),
