@@ -191,8 +191,8 @@ def test_against_duckdb_with_nulls_text_and_a_feed(number: int) -> None:
         con.execute(f"CREATE TABLE {name} (a VARCHAR, {key} BIGINT, {end} DECIMAL(9, 2), v BIGINT)")
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.4) AS {query}")
     followed = Followed(con, query)
-    for step in range(60):
-        if step == 45:
+    for step in range(40):
+        if step == 30:
             con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.15)")
         name = "rstu"[step % 4] if step < 24 else rng.choice("rstu")
         if rng.random() < 0.8:

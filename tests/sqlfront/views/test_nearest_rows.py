@@ -291,7 +291,7 @@ def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -
 )
 def test_a_row_in_all_ranges_concerns_those_to_which_it_is_the_nearest(query: str) -> None:
     steps = []
-    for rows in (500, 8_000):
+    for rows in (500, 4_000):
         with sqlfront.connect() as con:
             con.execute(
                 "CREATE CHANGE TABLE l (t BIGINT PRIMARY KEY, k BIGINT); CREATE CHANGE TABLE r (k BIGINT, t BIGINT)"
