@@ -288,6 +288,15 @@ def test_native_statistics_equal_duckdbs(con: sqlfront.Connection, name: str, va
     assert_alike(con.execute("FROM v").fetchall(), con.execute(query).fetchall(), query)
 
 
+def test_the_statistics_of_one_infinite_row_are_duckdbs(con: sqlfront.Connection) -> None:
+    shown = ", ".join(f"{function}(y, x) AS {function}" for function in TWO)
+    query = f"SELECT g, {shown}, var_pop(x) AS var_pop FROM one GROUP BY g"
+    con.execute(f"CREATE TABLE one (g INTEGER, y DOUBLE, x DOUBLE); CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("INSERT INTO one VALUES (1, 'inf', 1), (2, 1, 'inf'), (3, 'inf', '-inf'), (4, 'nan', 1), (5, 1, 2)")
+    kept, expected = (sorted(map(str, con.execute(asked).fetchall())) for asked in ("FROM v", query))
+    assert kept == expected
+
+
 def test_an_error_of_duckdbs_is_one_of_the_view(con: sqlfront.Connection) -> None:
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT g, skewness(f) AS s FROM r GROUP BY g")
     con.execute("INSERT INTO r (g, f) VALUES (1, 1), (1, 2), (1, 'nan'), (2, 1)")
