@@ -108,8 +108,8 @@ PRICED = (
         (f"SELECT i.id, o.day, i.product, i.amount * p.price AS cents {PRICED}", " PRIMARY KEY"),
         (f"SELECT i.id, o.day, i.product, i.amount * p.price AS cents {PRICED}", ""),
         (f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day", " PRIMARY KEY"),
-        (f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day", ""),
         (f"SELECT sum(i.amount * p.price) AS cents {PRICED}", " PRIMARY KEY"),
+        (f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day", ""),
         (f"SELECT i.product, count(*) AS n {PRICED} GROUP BY i.product", " PRIMARY KEY"),
     ],
 )

@@ -112,6 +112,22 @@ def test_differences_of_exact_wide_numbers_are_ranges(kind: str, condition: str,
         assert strategy in con.explain(query).to_dict()["strategy"]
 
 
+@pytest.mark.parametrize("unit", ["second", "hours", "day", "month", "quarter", "years"])
+def test_counted_units_are_duckdbs(unit: str) -> None:
+    """date_diff counts the boundaries between two times, also before 1970."""
+    times = [f"'{year}-{month}-28 23:59:{second}'" for year in (1968, 1970) for month in (3, 12) for second in (9, 59)]
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE TABLE r (x TIMESTAMP); CREATE TABLE s (x TIMESTAMP)")
+        for name, test in (("near", "BETWEEN -1 AND 0"), ("later", "> 0")):
+            query = f"SELECT r.x, s.x AS y FROM r, s WHERE date_diff('{unit}', s.x, r.x) {test}"
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+            assert "sums over ranges" in con.explain(name).to_dict()["strategy"]
+        con.execute(f"INSERT INTO r VALUES {', '.join(f'({time})' for time in times)}")
+        con.execute("INSERT INTO s SELECT x + INTERVAL 2 SECONDS FROM r; INSERT INTO s SELECT x FROM r")
+        for name in ("near", "later"):
+            assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
+
+
 def test_a_difference_that_overflows_in_duckdb_is_a_number() -> None:
     """DuckDB's BIGINT has no such difference; a view compares the number itself."""
     with sqlfront.connect(":memory:") as con:
