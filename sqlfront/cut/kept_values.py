@@ -150,9 +150,10 @@ class KeptValues:
         variables = tuple(leaves.variable(value) for value in argument)
         found = [core.atoms_of(condition) for condition in conditions]
         filtered = {atom for one in found for atom in one} if all(found) else {atom.name for atom in core.atoms}
-        for name in self._core.outer.keys() - core.outer.keys():  # Its equalities may tie columns of others together.
+        for name in self._core.outer.keys() - core.outer.keys():  # A group may be there without its rows.
+            # Its equalities may tie columns of others together.
             pairs = self._core.outer[name].pairs if len(self._core.outer[name].pairs) > 1 else ()
-            filtered |= {atom for pair in pairs for atom in core.atoms_of(pair.mine)}
+            filtered |= {name, *(atom for pair in pairs for atom in core.atoms_of(pair.mine))}
         return Kept(number, leaves, tuple(names.items()), variables, nulls, words, frozenset(filtered))
 
     def _narrowed(self, argument: Sequence[Scalar], conditions: Sequence[Scalar], nulls: bool) -> JoinCore:

@@ -336,6 +336,25 @@ def test_rows_that_move_from_branch_to_branch_are_not_told() -> None:
     con.close()
 
 
+def test_groups_of_a_join_that_may_be_missing_are_told() -> None:
+    make = random.Random(3)
+    con = opened(
+        "SELECT t.k, q.a, u.x, count(*) AS n FROM t LEFT JOIN (q JOIN q u ON q.a = u.a) ON t.k = q.k GROUP BY ALL"
+    )
+    with con.view("v").subscribe(snapshot=False) as feed:
+        for _ in range(60):
+            k, a = make.choice([None, 0, 1, 2]), make.choice([None, 0, 1])
+            before = rows_of(con)
+            if make.random() < 0.4:
+                con.execute(f"DELETE FROM {make.choice('tq')} WHERE k = {make.randrange(3)}")
+            else:
+                con.apply_row(*make.choice([("t", (k, a, "a", 1)), ("q", (k, a, make.randrange(2)))]))
+            expected = rows_of(con)
+            expected.subtract(before)
+            assert told(feed) == Counter({row: count for row, count in expected.items() if count})
+    con.close()
+
+
 def test_two_texts_of_a_row_are_told_apart() -> None:
     con = opened(VIEWS["three tables"])
     con.apply_row("q", (1, 1, 7))

@@ -381,6 +381,31 @@ def test_look_ups_find_rows_of_nulls_in_groups(con: sqlfront.Connection) -> None
         assert rows_of(con, f"FROM v WHERE {where}") == Counter(expected), where
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.k, max(b.y) AS most FROM a LEFT JOIN b ON a.k = b.k AND a.k = b.y GROUP BY a.k",
+        "SELECT a.k, count(DISTINCT b.k) AS n FROM a CROSS JOIN c LEFT JOIN b ON b.k = a.k AND b.k = c.k GROUP BY a.k",
+        "SELECT a.x, count(DISTINCT b.y) AS ys FROM a LEFT JOIN b ON a.k = b.k AND a.x = b.y LEFT JOIN c ON c.k = b.y "
+        "GROUP BY a.x",
+    ],
+)
+def test_values_that_equal_those_of_a_group_are_there_with_a_partner_alone(query: str) -> None:
+    make = random.Random(5)
+    with sqlfront.connect() as con:
+        create_tables(con)
+        con.execute(f"CREATE MATERIALIZED VIEW v WITH (at_worst = 'O(N^9)') AS {query}")
+        for _ in range(40):
+            table = make.choice("abc")
+            if make.random() < 0.3:
+                con.execute(f"DELETE FROM {table} WHERE k = {make.randrange(3)}")
+            else:
+                values = {"a": "(k, x)", "b": "(k, y)", "c": "(k, z)"}[table]
+                row = ", ".join(make.choice(["NULL", "0", "1", "2"]) for _ in range(2))
+                con.execute(f"INSERT INTO {table} {values} VALUES ({row})")
+            assert Counter(con.execute("FROM v").fetchall()) == Counter(con.execute(query).fetchall())
+
+
 @pytest.mark.parametrize("size", [1_000, 100_000])
 @pytest.mark.parametrize(
     "query",
