@@ -183,18 +183,18 @@ def told_view(view: MaintainedView, program: RowProgram, schema: pa.Schema, *, i
     elif view.branches or deltas[0].supports or (factor := _factor(view)) is None:
         return None
     codecs = [codec for codec, _ in layout.shown]
-    found = [_layout(codec, type_) for codec, type_ in zip(codecs, schema.types, strict=True)]
+    found = [codec.layout_in(type_) for codec, type_ in zip(codecs, schema.types, strict=True)]
     layouts = [one for one in found if one is not None]
     if len(layouts) < len(found):
         return None
     parts = [frozenset(one.factors) for one in view.definition.measures]
     batches = WordBatches(stamped_words(schema, layouts))
     is_scalar = view.definition.scalar
-    found_rows = [
+    rows = [
         WordRows(delta, factor, layout.of(names), batches, layouts, parts, is_whole=is_whole, is_scalar=is_scalar)
         for delta, (_, names) in zip(deltas, members, strict=True)
     ]
-    return ToldView(schema, BranchRows(found_rows) if view.branches else found_rows[0], codecs, layouts)
+    return ToldView(schema, BranchRows(rows) if view.branches else rows[0], codecs, layouts)
 
 
 def _factor(view: MaintainedView) -> Factor | None:
@@ -205,13 +205,6 @@ def _factor(view: MaintainedView) -> Factor | None:
         return None
     around = None if found[0].view is None else next(found[0].view.borders(), None)
     return found[0] if around is None else None
-
-
-def _layout(codec: Codec, type_: pa.DataType) -> int | None:
-    """How a block has the values of a column that is shown in an Arrow type; None if it has none."""
-    import pyarrow as pa
-
-    return NAMED if codec.type == "VARCHAR" and type_ == pa.string() else codec.layout_in(type_)
 
 
 def stamped_words(schema: pa.Schema, layouts: Sequence[int]) -> pa.Schema:

@@ -48,7 +48,7 @@ class Codec:
         return self.layout == WORD
 
     def layout_in(self, arrow_type: pa.DataType) -> int | None:
-        """The `layout` of values that are shown in an Arrow type."""
+        """The layout of values that are shown in an Arrow type; NAMED if they are numbers of a dictionary's texts."""
         return self.layout if arrow_type == self.arrow_type else None
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> list[np.ndarray]:

@@ -16,6 +16,7 @@ from sqlfront.storage.codecs.transport import restored_sql
 from sqlfront.storage.codecs.types import ScalarType
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.tables.appended_rows import NAMED
 
 
 class TextCodec(Codec):
@@ -26,6 +27,9 @@ class TextCodec(Codec):
     def __init__(self, type: str, arrow_type: pa.DataType, caster: Caster, dictionary: Dictionary) -> None:
         super().__init__(type, arrow_type, caster)
         self.dictionary: Dictionary = dictionary
+
+    def layout_in(self, arrow_type: pa.DataType) -> int | None:
+        return NAMED if self.type == "VARCHAR" and arrow_type == pa.string() else None
 
     def find_value(self, value: Any) -> tuple[int, ...] | None:
         own = self._own_bytes(value)
