@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-import sqlfront
 from sqlfront.storage.native.kernel_setup import ensure_kernels
 
 settings.register_profile(
@@ -64,14 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         met[test] += item.nodeid not in SELDOM
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave the tests, and the modules that a first view loads, out of garbage collections: each would look at all."""
-    if not session.config.option.collectonly:
-        with sqlfront.connect() as con:
-            con.execute(
-                "CREATE TABLE t (a INT); CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a"
-            )
-            con.execute("INSERT INTO t VALUES (1)")
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of garbage collections: each would look at all of them."""
     gc.collect()
     gc.freeze()
 
