@@ -331,8 +331,8 @@ class Chains:
         return is_listened and not fed and isinstance(node, TreeNode) and node.name not in self._engine.pulled.nodes
 
     def _is_heard(self, node: Node, fed: Sequence[str]) -> bool:
-        """Whether somebody else wants the changes of a node than the relations that it feeds, and a view that has
-        listeners and tells the changes of its branches."""
+        """Whether somebody wants the changes of a node besides the relations that it feeds. The changes of a branch are
+        told by its view, if that has listeners."""
         engine = self._engine
         if node.name in self._branches:
             return False

@@ -73,7 +73,7 @@ Known = dict[_Fact, Values]
 def exclusive_parts(
     conditions: Sequence[Scalar], atoms_of: AtomsOf, columns: frozenset[Column]
 ) -> list[list[Scalar]] | None:
-    """Conditions as alternatives, of which a pair of rows that meets the conditions meets exactly one. `columns` are
+    """Conditions as alternatives. A pair of rows that meets the conditions meets exactly one alternative. `columns` are
     never NULL. None if no condition is an OR with a comparison of two atoms, if one of these ORs has another form, or
     if there are more than MOST_PARTS alternatives."""
     ors = [one for one in conditions if len(atoms_of(one)) > 1 and alternatives(one)]
@@ -208,7 +208,7 @@ class _Search:
         return found if all(self._possible(found, fact) for fact in found) else None
 
     def changed(self, known: Known, case: Known) -> list[_Fact]:
-        """The facts of which a case says more than was known before."""
+        """The facts that a case narrows beyond what was known before."""
         return [fact for fact in case if self._possible(case, fact) != self._possible(known, fact)]
 
     def conditions(self, case: Known, fact: _Fact) -> list[Scalar]:
@@ -236,7 +236,7 @@ class _Search:
         return found
 
     def _apart_by_null(self, known: Known) -> Iterator[Known]:
-        """A case as several in each of which two values stand in some ways, or one is NULL."""
+        """A case, split by NULL: in each part both values of a comparison are there, or one of them is NULL."""
         for fact in known:
             values = self._possible(known, fact)
             if fact.right is None or not _UNKNOWN < values < _EVERY:

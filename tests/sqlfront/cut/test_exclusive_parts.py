@@ -85,7 +85,8 @@ def test_each_pair_of_rows_is_in_one_part(seed: int) -> None:
     ],
 )
 def test_a_change_meets_the_rows_of_the_parts_alone(condition: str, update: str, select: str) -> None:
-    """The first, a middle and the last row of both tables, each of which overlaps a few rows. No pairs are stored."""
+    """The changes are the first, a middle and the last row of both tables. Each row overlaps a few rows. No pairs are
+    stored."""
     groups = "" if "other" in select else f" GROUP BY {select.split(',')[0]}"
     query, most = f"SELECT {select} FROM r JOIN s ON r.k = s.k AND {condition}{groups}", []
     for rows in (1000, 8000):
