@@ -30,7 +30,7 @@ _MEETING = 8
 """Rows that meet in a key, from which on several threads fill a table."""
 _SLOT_BYTES = 32
 _FILLING = (at.LIFT, at.SCAN, at.PATH, at.PATH_END, at.SIGN, at.SCALE)
-_READING = (at.PROBE, at.EXTEND, at.RANGE, at.RANGE_SUM, at.PROJECT)
+_READING = (at.PROBE, at.EXTEND, at.RANGE, at.RANGE_SUM, at.BOX_SUM, at.PROJECT)
 
 
 class ParallelFill:

@@ -106,6 +106,21 @@ class Assembler:
         """Match the delta with the sum of what `range` lists; `join.table` has no key."""
         self._range(at.RANGE_SUM, self._buffer(), table, index, places, tests, join)
 
+    def box_sum(
+        self, table: Table, key: Sequence[int], places: Sequence[int], tests: Sequence[Sequence[WordTest]], join: Join
+    ) -> None:
+        """Match the delta with the sum of the rows of a table with boxes that have its words at `places` as their words
+        at `key`, and pass all tests: those of the first order, and of the second. `join.table` has no key."""
+        words = [len(key), *places, *key]
+        bounds = []
+        for of_order in tests:
+            place = dict.fromkeys((True, False), 0)
+            for test in of_order:
+                place[test.is_lower_bound] = 9 + len(words)
+                words += test.words()
+            bounds += [place[True], place[False]]
+        self._join(at.BOX_SUM, [table.address], [self._buffer(), *bounds, *words], join)
+
     def _range(
         self,
         operation: int,

@@ -51,7 +51,9 @@ HOT_BITS, HOT_WORDS, HOT_CLEARED, HOT_HAND = range(32, 36)
 # The rows that wait for a table (see write_buffer): whether any may, the table that holds them, a bound of the last
 # words of all values, and the part of the table that takes them in next.
 BUFFERED, WRITE_BUFFER, BUFFER_BOUND, BUFFER_PART = range(36, 40)
-HEADER_WORDS = 40
+# Where sums over boxes are kept (0: they are not).
+BOXES = 40
+HEADER_WORDS = 41
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
@@ -137,7 +139,7 @@ END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, PROJECT, A
 TRANSITION, SIGN, SCALE, CLEAR = 12, 13, 14, 15
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 16, 17, 18, 19, 20
 SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 21, 22, 23, 24, 25
-BARRIER, APPEND = 26, 27
+BARRIER, APPEND, BOX_SUM = 26, 27, 28
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.
@@ -154,6 +156,17 @@ FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2
 # A list of words that grows: its address, its room and the words in use.
 LIST_AT, LIST_ROOM, LIST_USED = range(3)
 LIST_WORDS = 3
+
+# Sums over boxes (boxes/box_sums.py): the order lists of the entries (0: no index), first by a group's key and by what
+# is bounded first; the lock of who makes runs; the list of new entries, which has entries in use instead of words
+# (UNMADE: there are neither entries nor runs yet); the bytes of runs, their number and their addresses.
+BOX_FIRST, BOX_SECOND, BOX_LOCK, BOX_NEW, BOX_BYTES, BOX_RUNS, BOX_RUN = 0, 1, 2, 3, 6, 7, 8
+MOST_RUNS_OF_BOX = 48
+BOX_WORDS = BOX_RUN + MOST_RUNS_OF_BOX
+UNMADE = -1
+# A run (boxes/runs.py): its entries' number, the positions of its root, its bytes; then where its entries lie, their
+# positions in the second order, the levels of blocks from the root's, and the smallest blocks.
+RUN_SIZE, RUN_ROOT, RUN_BYTES, RUN_ENTRIES, RUN_SECOND, RUN_LEVELS, RUN_LEAVES, RUN_HEADER = range(8)
 
 # The pairs of rows of two tables (programs/nearest_pairs.py). Of the left, of the pairs' own rows and of the right: the
 # table, the group table of the ordered index and its number, then lists that begin with their length: the places of all

@@ -11,12 +11,12 @@ import numpy as np
 
 from sqlfront.storage.errors import InternalError
 from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.boxes import box_sums
 from sqlfront.storage.kernels.programs import rank as ranking
 from sqlfront.storage.kernels.tables import hash_table as kernels
 from sqlfront.storage.kernels.tables import ordered_group as ordering
 from sqlfront.storage.kernels.tables import sorted_groups, upkeep
-from sqlfront.storage.stores.checked_order import check_order
-from sqlfront.storage.stores.words import copied, order_list, words_at
+from sqlfront.storage.stores.words import boxes_of, copied, order_list, words_at
 
 SideBySide = Callable[[Callable[[int, int], Any]], Any]
 """Calls what it is given with the number of a part and the number of parts, for each part."""
@@ -36,7 +36,8 @@ class Table:
     `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
     With `ranked` the index is number 0, and the words compared are as many that each row has besides its key. With
     `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up.
-    Besides these they keep `summaries` of a kind, over key words to compare.
+    Besides these they keep `summaries` of a kind, over key words to compare. With `boxes`, sums within bounds
+    of two orders are found: the places of a group's key, and how its rows compare in the first order and the second.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Table:
         ranked: bool = False,
         ranges: bool = False,
         summaries: Sequence[tuple[int, Sequence[tuple[int, int, int]]]] = (),
+        boxes: tuple[Sequence[int], Sequence[tuple[int, int, int]], Sequence[tuple[int, int, int]]] | None = None,
     ) -> None:
         self.name = name
         self.indexes = tuple(indexes)
@@ -75,6 +77,8 @@ class Table:
         if summaries:
             kinds = [word for kind, compared in summaries for word in (kind, order_list(0, compared))]
             self.header[at.SUMMARIES] = copied([len(summaries), *kinds])
+        if boxes is not None:
+            self.header[at.BOXES] = boxes_of(keys, *boxes)
 
     def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
         if len(places) > 32:
@@ -310,6 +314,10 @@ class Table:
                 side_by_side(lambda part, parts: sorted_groups.sort_groups(self.address, part, parts))
                 sorted_groups.turn_order(self.address)
 
+    def make_boxes(self, scratch: int) -> None:
+        """Make the entries of sums over boxes of the rows, as who first asks for a sum does. O(rows * log rows)."""
+        box_sums.make_runs(self.address, scratch)
+
     def compact(self, index: int = -1) -> None:
         """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""
         for group in self.groups:
@@ -391,6 +399,8 @@ class Table:
             group._check()
 
     def _check_index(self, x: int, places: tuple[int, ...], group: Table, live: list[int]) -> None:
+        from sqlfront.storage.stores.checked_order import check_order
+
         expected: dict[tuple[int, ...], list[int]] = {}
         for row in live:
             if ordering.is_listed(self.address, x, self._row(row).ctypes.data):
@@ -425,7 +435,9 @@ class Table:
 
 
 def _bytes(h: np.ndarray) -> int:
-    """The bytes of the table with this header, and of its write buffer."""
+    """The bytes of the table with this header, of its write buffer, and of its entries of sums over boxes."""
     words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + 2 * h[at.HOT_WORDS] + at.HEADER_WORDS
-    buffer = int(h[at.WRITE_BUFFER])
-    return int(8 * words) + (_bytes(words_at(buffer, at.HEADER_WORDS)) if buffer else 0)
+    buffer, boxes = int(h[at.WRITE_BUFFER]), words_at(h[at.BOXES], at.BOX_WORDS if h[at.BOXES] else 0)
+    more = _bytes(words_at(buffer, at.HEADER_WORDS)) if buffer else 0
+    more += int(boxes[at.BOX_BYTES] + 8 * boxes[at.BOX_NEW + at.LIST_ROOM]) if len(boxes) else 0
+    return int(8 * words) + more

@@ -6,12 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
 
 
 def order_list(number: int, compared: Sequence[tuple[int, int, int]]) -> int:
     """The address of words that tell the number of an index and by which key words rows are compared."""
     return copied([number, len(compared), *(one for place in compared for one in place)])
+
+
+def boxes_of(
+    keys: int, group: Sequence[int], first: Sequence[tuple[int, int, int]], second: Sequence[tuple[int, int, int]]
+) -> int:
+    """The address of what a table with so many key words has for sums over boxes (kernels/layout.py)."""
+    rest = [(place, at.ORDER_WORD, 0) for place in range(keys)]
+    words = [0] * at.BOX_WORDS
+    words[at.BOX_FIRST] = order_list(0, [*((place, at.ORDER_WORD, 0) for place in group), *first, *rest])
+    words[at.BOX_SECOND] = order_list(0, second)
+    words[at.BOX_NEW + at.LIST_USED] = at.UNMADE
+    return copied(words)
 
 
 def copied(words: Sequence[int]) -> int:

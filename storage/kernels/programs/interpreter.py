@@ -8,6 +8,7 @@ let the rest of the path run, and are resumed from where they stopped.
 
 from __future__ import annotations
 
+from sqlfront.storage.kernels.boxes.box_sums import step_box_sum
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
     AGGREGATE,
@@ -16,6 +17,7 @@ from sqlfront.storage.kernels.layout import (
     BAD_TABLE,
     BALANCE,
     BARRIER,
+    BOX_SUM,
     BUFFERS,
     CHECK,
     CHUNK,
@@ -219,7 +221,7 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == APPEND:
             if n > 0:
                 step_append(pc, scratch, delta, n)
-        elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, PROJECT):
+        elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, BOX_SUM, PROJECT):
             # A step that lists stops at CHUNK rows. Its frame keeps the delta that it reads. PATH_END jumps back to the
             # innermost frame until that step says that it is done.
             lists = operation in (EXTEND, RANGE)
@@ -244,6 +246,8 @@ def run(program, scratch, data, first, rows, sign):
                 found = step_probe(pc, scratch, delta, width, n)
             elif operation == RANGE_SUM:
                 found = step_range_sum(pc, scratch, delta, width, n)
+            elif operation == BOX_SUM:
+                found = step_box_sum(pc, scratch, delta, width, n)
             else:
                 found = step_project(pc, scratch, delta, width, n)
             emitter = pc + load(pc, 3) * 8

@@ -22,6 +22,7 @@ from sqlfront.storage.kernels.layout import (
 from sqlfront.storage.kernels.memory import load, memcpy, store
 from sqlfront.storage.kernels.tables.hash_table import count_references, link, reserve, resize_slots
 from sqlfront.storage.kernels.tables.hashing import hash_places
+from sqlfront.storage.kernels.tables.subtree_sums import forget_entries
 
 
 @kernel("void(int64,int64,int64)")
@@ -30,6 +31,7 @@ def copy_rows(table, scratch, other):
 
     The other table has no freed row. No index of this one adds up values, and none is ranked.
     """
+    forget_entries(table)
     used = load(other, USED)
     size = load(other, MASK) + 1
     reserve(table, used)

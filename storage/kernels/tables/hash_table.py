@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    BOXES,
     CAPACITY,
     DIRTY,
     DIRTY_CAPACITY,
@@ -39,7 +40,7 @@ from sqlfront.storage.kernels.numbers.limbs import add_value, sign_of
 from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.ordered_group import insert_ordered, remove_ordered, splice
 from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows
-from sqlfront.storage.kernels.tables.subtree_sums import change_sums
+from sqlfront.storage.kernels.tables.subtree_sums import change_sums, note_entry
 
 _SMALLEST = 8
 
@@ -366,6 +367,8 @@ def upsert(table, scratch, hashes, stride, delta):
             link(table, scratch, row, x, load(hashes, (1 + x) * stride))
         if load(table, REFERENCES) > 0:
             count_references(table, address, 1)
+        if load(table, BOXES) != 0:
+            note_entry(table, address, 0)
     else:
         address = load(table, ROWS) + row * width * 8
         # Sums of subtrees on the way to the root hold this row's values: the old ones go, then the new ones come.

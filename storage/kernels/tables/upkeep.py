@@ -48,6 +48,7 @@ from sqlfront.storage.kernels.tables.mapped_memory import free_part
 from sqlfront.storage.kernels.tables.ordered_group import is_listed, renumber_tree
 from sqlfront.storage.kernels.tables.spilled_memory import new_part, replace_part, resize_rows, spills
 from sqlfront.storage.kernels.tables.subtree_summaries import summaries, summary_order
+from sqlfront.storage.kernels.tables.subtree_sums import forget_entries, free_boxes
 from sqlfront.storage.kernels.tables.write_buffer import UNKNOWN, drop_buffer, settle_buffer, stop_buffering
 
 _SMALLEST = 8
@@ -68,6 +69,7 @@ def destroy(table):
         free(summary_order(table, number))
     free(load(table, SUMMARIES))
     free(load(table, TOUCHED))
+    free_boxes(table)
     forget_hot(table)
     drop_buffer(table)
     free(table)
@@ -79,6 +81,7 @@ def reset(table):
     free_part(table, SLOTS, SLOTS_MAPPED)
     free_part(table, ROWS, ROWS_MAPPED)
     free(load(table, DIRTY))
+    forget_entries(table)
     forget_hot(table)
     drop_buffer(table)
     store(table, BUFFER_BOUND, UNKNOWN)
@@ -104,6 +107,7 @@ def take_slots(table, slots, mapped):
 @kernel("void(int64,int64,int64)")
 def take_rows(table, rows, mapped):
     """Give an empty table exactly so many rows: those mapped at an address, or (0) memory, which the caller fills."""
+    forget_entries(table)
     free_part(table, ROWS, ROWS_MAPPED)
     size = rows * load(table, WIDTH) * 8
     if mapped == 0 and rows > 0:
@@ -339,6 +343,7 @@ def widen(table, limbs):
     """Give every value `limbs` limbs, and subtree sums one more, sign-extended in place; row numbers stay."""
     settle_buffer(table)
     stop_buffering(table)  # Until programs are made again.
+    forget_entries(table)
     old_limbs = load(table, LIMBS)
     keys = load(table, KEYS)
     values = load(table, VALUES)
@@ -383,6 +388,7 @@ def rescale(table, value, bits):
     """Multiply one value of every row by 2**bits; the values have been widened to hold it."""
     settle_buffer(table)
     stop_buffering(table)  # Until programs are made again.
+    forget_entries(table)
     rows = load(table, ROWS)
     width = load(table, WIDTH)
     limbs = load(table, LIMBS)

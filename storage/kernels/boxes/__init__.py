@@ -1,0 +1,1 @@
+"""Sums over boxes: what lies within bounds of two orders at once."""
