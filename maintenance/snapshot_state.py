@@ -21,7 +21,7 @@ from sqlfront.maintenance.memory_budget import MemoryBudget
 from sqlfront.maintenance.output.node import TreeNode
 from sqlfront.maintenance.output.top_change import KnownRows
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
-from sqlfront.maintenance.relation.leaf_store import StoreLayout, StoreOrder, Summary
+from sqlfront.maintenance.relation.leaf_store import StoreBoxes, StoreLayout, StoreOrder, Summary
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.canonical_text import canonical
 from sqlfront.storage.errors import OperationalError
@@ -221,12 +221,13 @@ def _take_widths(relation: Relation, written: Collection[tuple[str, int, int]]) 
 
 def _layout(
     indexes: list[list[str]], summed: list[bool], order: list[Any] | None, ranges: bool, summaries: list[list[Any]],
-    limbs: int,
+    boxes: list[Any] | None, limbs: int,
 ) -> StoreLayout:  # fmt: skip
     """A layout from values of JSON."""
     sorted_by = None if order is None else StoreOrder(tuple(order[0]), tuple((name, flags) for name, flags in order[1]))
     known = tuple(Summary(one[0], one[1], one[2], tuple(one[3])) for one in summaries)
-    return StoreLayout(tuple(map(tuple, indexes)), tuple(summed), sorted_by, ranges, known, limbs)
+    boxed = None if boxes is None else StoreBoxes(tuple(boxes[0]), *boxes[1:])
+    return StoreLayout(tuple(map(tuple, indexes)), tuple(summed), sorted_by, ranges, known, boxed, limbs)
 
 
 def _within(name: str, read: Read) -> Read:

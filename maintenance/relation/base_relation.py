@@ -20,6 +20,7 @@ from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
 from sqlfront.maintenance.relation.guards import encode_items, set_guards
 from sqlfront.maintenance.relation.leaf_store import Input as Input
 from sqlfront.maintenance.relation.leaf_store import LeafStore as LeafStore
+from sqlfront.maintenance.relation.leaf_store import StoreBoxes as StoreBoxes
 from sqlfront.maintenance.relation.leaf_store import StoreLayout
 from sqlfront.maintenance.relation.leaf_store import StoreOrder as StoreOrder
 from sqlfront.maintenance.relation.leaf_store import Summary as Summary
@@ -142,16 +143,19 @@ class Relation:
         order: StoreOrder | None = None,
         ranges: bool = False,
         summaries: Sequence[Summary] = (),
+        boxes: StoreBoxes | None = None,
     ) -> bool:
         """Give a store more groupings (by expressions), and the `order` of one of them unless it has another. With
-        `ranges` the order's tree has sums over ranges, with `summaries` subtree summaries. True if the table was made
-        anew. The caller fills such a table."""
+        `ranges` the order's tree has sums over ranges, with `summaries` subtree summaries. `boxes` as the order. True
+        if the table was made anew. The caller fills such a table."""
         fits = store.order in (None, order)
         more = [one for one in summaries if fits and one not in store.summaries]
         ranges = ranges and fits
         changed = bool(more) or (order is not None and store.order is None) or (ranges and not store.ranges)
         store.order, store.ranges = store.order or order, store.ranges or ranges
         store.summaries = (*store.summaries, *more)
+        changed |= boxes is not None and store.boxes is None
+        store.boxes = store.boxes or boxes
         for index, wanted in zip(indexes, summed, strict=True):
             if index not in store.indexes:
                 store.indexes.append(index)
@@ -289,6 +293,7 @@ class Relation:
             order=store.ordered(self._codec),
             ranges=store.ranges,
             summaries=store.summarised(self._codec),
+            boxes=store.boxed(self._codec),
         )
 
     def _codec(self, column: LeafColumn) -> Codec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,6 +42,14 @@ class StoreOrder(NamedTuple):
     by: tuple[tuple[str, int], ...]
 
 
+class StoreBoxes(NamedTuple):
+    """Sums of the rows that have a key in common, of these expressions, within bounds of two further expressions."""
+
+    key: tuple[str, ...]
+    first: str
+    second: str
+
+
 class Summary(NamedTuple):
     """What rows of sorted groups know of those below them in the groups' trees: the greatest or the least value of an
     expression, of equal ones the one with the greatest or least values of the expressions `ties`; or, without one, how
@@ -61,7 +69,7 @@ class LeafStore:
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
     A `stateless` one keeps none: its only atom is joined with no other. A row counts as often as `copies` says.
     `order` says how the groups of an index are sorted; `ranges`: with sums over ranges; `summaries`: what else is known
-    of subtrees.
+    of subtrees; `boxes`: what sums over boxes are kept of.
     """
 
     key: tuple[Any, ...]
@@ -79,6 +87,7 @@ class LeafStore:
     order: StoreOrder | None = None
     ranges: bool = False
     summaries: tuple[Summary, ...] = ()
+    boxes: StoreBoxes | None = None
     stateless: bool = False
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
@@ -114,6 +123,14 @@ class LeafStore:
                 found.append((SUMMARY_PEERS, self._order_places(items, codec_of)))
         return found
 
+    def boxed(self, codec_of: Callable[[LeafColumn], Codec]) -> tuple[Sequence[int], Places, Places] | None:
+        """Of a store with sums over boxes: the places of the key, and the words to compare in both orders."""
+        if self.boxes is None:
+            return None
+        key, *orders = self.boxes
+        first, second = (self._places(expression, 0, codec_of) for expression in orders)
+        return Shape(tuple(c.expression for c in self.variables), self.widths, (), 1).places(key), first, second
+
     def _order_places(self, items: int, codec_of: Callable[[LeafColumn], Codec]) -> Places:
         """How to compare the words of the first items of the order."""
         assert self.order is not None
@@ -135,17 +152,17 @@ class StoreLayout(NamedTuple):
     order: StoreOrder | None
     ranges: bool
     summaries: tuple[Summary, ...]
+    boxes: StoreBoxes | None
     limbs: int
 
     @classmethod
     def of(cls, store: LeafStore) -> StoreLayout:
         """The layout of a store."""
-        return cls(
-            tuple(store.indexes), tuple(store.summed), store.order, store.ranges, store.summaries, store.limbs
-        )  # fmt: skip
+        indexes, summed = tuple(store.indexes), tuple(store.summed)
+        return cls(indexes, summed, store.order, store.ranges, store.summaries, store.boxes, store.limbs)
 
     def lay_out(self, store: LeafStore) -> None:
         """Let a store that has no table yet have this layout."""
         store.indexes, store.summed = list(self.indexes), list(self.summed)
         store.order, store.ranges, store.summaries = self.order, self.ranges, self.summaries
-        store.limbs = self.limbs
+        store.boxes, store.limbs = self.boxes, self.limbs

@@ -35,9 +35,9 @@ class DescribedView:
 
     `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition, `copies` how often a
     row counts. `order` is the index whose groups are sorted, and by what; `sums`: sums over their ranges are kept too;
-    `extreme` is what the groups know extremes of. `met` says, for each sibling under a comparison, which rows of the
-    view its changes meet.
-    `presence` says whether a row of the parent needs one here.
+    `extreme` is what the groups know extremes of, `boxes` what sums over boxes are kept of. `met` says, for each
+    sibling under a comparison, which rows of the view its changes meet. `presence` says whether a row of the parent
+    needs one here.
     """
 
     variables: tuple[str, ...]
@@ -54,6 +54,7 @@ class DescribedView:
     order: tuple[tuple[str, ...], str] | None = None
     sums: bool = False
     extreme: str | None = None
+    boxes: tuple[str, str] | None = None
     met: tuple[str, ...] = ()
     comparisons: tuple[str, ...] = ()
     presence: Presence = "required"
@@ -166,6 +167,7 @@ def described_view(tree: Tree, view: View) -> DescribedView:
         None if view.order is None else (_labels(tree, view.order[0]), tree.definition.label(view.order[1])),
         view.ranges,
         None if view.extreme is None else tree.definition.label(view.extreme[0]),
+        None if view.boxes is None else (tree.definition.label(view.boxes[1]), tree.definition.label(view.boxes[2])),
         tuple(_met(tree, view)),
         tuple(spell_comparison(tree.definition, test) for test in view.node.comparisons),
         view.presence,
@@ -182,15 +184,16 @@ def _met(tree: Tree, view: View) -> Iterator[str]:
         assert view.parent is not None
         steps = tree.update_steps(view.parent, source)
         step = next((one for one in steps if one.view is view and one.access != "filter"), None)
-        if step is None or step.access not in ("range", "range sum", "members"):
+        if step is None or step.access not in ("range", "range sum", "box sum", "members"):
             continue
         tested = [test for one in steps if one.access == "filter" for test in one.comparisons]
+        is_sum = step.access in ("range sum", "box sum")
         parts = {
-            "seeks": step.comparisons,
-            "leaves out subtrees by": step.tests[len(step.comparisons) :],
+            "seeks": step.tests if is_sum else step.comparisons,
+            "leaves out subtrees by": () if is_sum else step.beside,
             "tests": [test for test in tested if test.scheme & step.fresh],
         }
-        verb = "sums up" if step.access == "range sum" else "lists"
+        verb = "sums up" if is_sum else "lists"
         spelled = {words: [spell_comparison(tree.definition, test) for test in of] for words, of in parts.items()}
         yield ", ".join(
             (

@@ -281,15 +281,17 @@ def join_step(
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = out or shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
     join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
-    if step.access in ("range", "range sum"):
+    if step.tests:
         tests = [bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]
-        index, places = step.view.index_number(step.key), delta.shape.places(step.key)
+        beside = [bound_test(tree, step, test, delta.shape, shape) for test in step.beside]
+        places = delta.shape.places(step.key)
+        summed = replace(join, table=shape_of((), tree.widths, shape.parts, shape.limbs + 1))
         if step.access == "range":
-            beside = None if step.beside is None else bound_test(tree, step, step.beside, delta.shape, shape)
-            assembler.range(table, index, places, tests, join, beside)
+            assembler.range(table, step.view.index_number(step.key), places, tests, join, *beside)
+        elif step.access == "range sum":
+            assembler.range_sum(table, step.view.index_number(step.key), places, tests, summed)
         else:
-            sums = shape_of((), tree.widths, shape.parts, shape.limbs + 1)
-            assembler.range_sum(table, index, places, tests, replace(join, table=sums))
+            assembler.box_sum(table, shape.places(step.key), places, (tests, beside), summed)
     elif step.access == "members":
         assembler.extend(_sides(step, delta.shape), join, missing_row(tree, step.view, shape, step.inside))
     else:

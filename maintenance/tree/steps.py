@@ -15,22 +15,23 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Step:
     """A look-up on a path: of one row by its whole key ("row"), of the sum of a group ("message"), of the sum of those
-    of its members that meet `comparisons`, which bound the variable that it is sorted by ("range sum"), or of all
+    of its members that meet `comparisons`, which bound the variable that it is sorted by ("range sum"), or these and
+    others `beside` them, which bound another variable ("box sum"), or of all
     members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
     `partners` are views, with their keys, that must have the variables bound by "members" too.
     Or ("range") of the members that meet `comparisons`, which bound the variable that the group is sorted by, and the
-    one `beside` them, which bounds a variable of whose extremes the group knows. Or
+    one `beside` them, if any, which bounds a variable of whose extremes the group knows. Or
     ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet. `inside`: an
     optional view around the view may have a row of NULLs, which then meets one of the view's."""
 
     view: View
-    access: Literal["row", "message", "range sum", "members", "range", "filter"]
+    access: Literal["row", "message", "range sum", "box sum", "members", "range", "filter"]
     key: tuple[str, ...]
     multiply: bool
     partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     inside: bool = False
-    beside: Comparison | None = None
+    beside: tuple[Comparison, ...] = ()
 
     @property
     def lists(self) -> bool:
@@ -39,19 +40,26 @@ class Step:
     @property
     def binds(self) -> bool:
         """Whether the view's variables are known after the step."""
-        return self.access not in ("filter", "range sum")
+        return self.access not in ("filter", "range sum", "box sum")
 
     @property
     def compared(self) -> str:
         """The variable that a range is sorted by, or a co-sorted one: the side of its first comparison that is not
         bound before."""
-        test = self.comparisons[0]
+        return self._fresh_side(self.comparisons[0])
+
+    @property
+    def compared_beside(self) -> str:
+        """The same of the comparisons beside them."""
+        return self._fresh_side(self.beside[0])
+
+    def _fresh_side(self, test: Comparison) -> str:
         return test.right if test.right in self.fresh else test.left
 
     @property
     def tests(self) -> tuple[Comparison, ...]:
         """All comparisons that what a step looks up meets."""
-        return self.comparisons if self.beside is None else (*self.comparisons, self.beside)
+        return (*self.comparisons, *self.beside)
 
     @property
     def fresh(self) -> frozenset[str]:

@@ -18,7 +18,8 @@ from sqlfront.storage.stores.table import Table
 class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
     may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
-    are kept too; `extreme` says of which variable its rows know extremes, and whether these are the greatest. In
+    are kept too; `extreme` says of which variable its rows know extremes, and whether these are the greatest. `boxes`
+    are the variables of a key, and two more: sums of the rows of a key within bounds of both are kept. In
     `gathered`, an empty table, a delta is added up by key. What is added to its table is added to those of its
     `followers` too. A `stateless` leaf stores none of its rows. `missing` are the rows that stand for none of an
     optional or absent view, by the layout of what is looked up; it has none by its `key`."""
@@ -32,6 +33,7 @@ class View:
     order: tuple[tuple[str, ...], str] | None = None
     ranges: bool = False
     extreme: tuple[str, bool] | None = None
+    boxes: tuple[tuple[str, ...], str, str] | None = None
     table: Table | None = None
     shape: Shape | None = None
     gathered: Table | None = None

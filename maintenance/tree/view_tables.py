@@ -30,4 +30,5 @@ def view_table(tree: Tree, view: View, name: str) -> Table:
         order=tree.order_of(view),
         ranges=view.ranges,
         summaries=tree.summaries_of(view),
+        boxes=tree.boxes_of(view),
     )

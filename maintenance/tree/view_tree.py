@@ -10,7 +10,7 @@ A stored node is kept *full* (keyed by all its variables) when rows of it are li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from sqlfront.maintenance.program.shapes import Part, Shape, parts_of, shape_of
@@ -130,6 +130,15 @@ class Tree:
         variable, greatest = view.extreme
         places = directed_places(self.codecs[variable], view.shape.places([variable])[0], (not greatest, True))
         return [(SUMMARY_EXTREME, places)]
+
+    def boxes_of(self, view: View) -> tuple[Sequence[int], Places, Places] | None:
+        """Of a view with sums over boxes: the places of a key in its table, and how words compare in both orders."""
+        if view.boxes is None:
+            return None
+        assert view.shape is not None
+        key, *orders = view.boxes
+        first, second = (order_places(self.codecs[one], view.shape.places([one])[0]) for one in orders)
+        return view.shape.places(key), first, second
 
     def top(self, leaf: View) -> View | None:
         """The highest stored ancestor of a leaf: where its path ends."""
@@ -251,12 +260,15 @@ class Tree:
         elif step.access == "range sum":
             self.demand_members(step.view, step.key)
             step.view.ranges = True
+        elif step.access == "box sum":
+            step.view.message |= not step.view.full
+            step.view.boxes = step.key, step.compared, step.compared_beside
         elif step.access == "row":
             self.demand_full(step.view)
         if step.access in ("range", "range sum") and step.view.order is None:
             step.view.order = step.key, step.compared
-        if step.beside is not None:
-            step.view.extreme = _extreme(step.beside, step.fresh)
+        if step.access == "range" and step.beside:
+            step.view.extreme = _extreme(step.beside[0], step.fresh)
 
     # Paths ---------------------------------------------------------------------------------------
 
@@ -298,8 +310,10 @@ class Tree:
         tests = [test for test in view.parent.node.comparisons if test.scheme & fresh]
         known = all(test.is_order and len(test.scheme & bound) == 1 for test in tests)
         order = self.definition.order_of(min(fresh))
-        if not fresh <= order or fresh & set(view.parent.node.variables) or not known:
+        if fresh & set(view.parent.node.variables) or not known:
             return None
+        if not fresh <= order:
+            return self._box_sum(view, bound, tests)
         bounds = {is_lower(test, order): test for test in tests}
         key = self.ordered(view, bound)
         kept = view.is_sorted(key, order) and view.ranges
@@ -307,6 +321,21 @@ class Tree:
         if len(bounds) < len(tests) or not (kept or free):
             return None
         return Step(view, "range sum", key, True, comparisons=tuple(tests))
+
+    def _box_sum(self, view: View, bound: Set[str], tests: Sequence[Comparison]) -> Step | None:
+        """The look-up of the sum of a view's rows within bounds of two orders; None if these are others, or rows of the
+        view are enumerated, or a removed row's strings would be compared."""
+        fresh = set(view.link) - bound
+        orders = list(dict.fromkeys(map(self.definition.order_of, sorted(fresh))))
+        sides = [tuple(test for test in tests if test.scheme & fresh & order) for order in orders]
+        named = any(self.codecs[variable].dictionary is not None for variable in fresh)
+        if len(orders) != 2 or view.node.connex or named:
+            return None
+        if any(not side or len({is_lower(test, fresh) for test in side}) < len(side) for side in sides):
+            return None
+        step = Step(view, "box sum", self.ordered(view, bound), True, comparisons=sides[0], beside=sides[1])
+        free = view.boxes is None and not self._is_settled
+        return step if free or view.boxes == (step.key, step.compared, step.compared_beside) else None
 
     def within_bounds(self, listing: Step, bound: Set[str]) -> Step:
         """The listing of just what lies within the bounds that the parent's comparisons set to variables in one order,
@@ -324,8 +353,8 @@ class Tree:
             bounds = {is_lower(test, order): test for test in reversed(tests) if test.scheme & order}
             if view.is_sorted(listing.key, order) or (view.order is None and not self._is_settled):
                 others = (test for test in tests if not test.scheme & order)
-                beside = next((test for test in others if self._has_extremes(view, _extreme(test, fresh))), None)
-                return replace(listing, access="range", comparisons=tuple(bounds.values()), beside=beside)
+                beside = [test for test in others if self._has_extremes(view, _extreme(test, fresh))][:1]
+                return replace(listing, access="range", comparisons=tuple(bounds.values()), beside=tuple(beside))
         return listing
 
     def _has_extremes(self, view: View, extreme: tuple[str, bool]) -> bool:
@@ -380,9 +409,10 @@ class Tree:
             if self._state() == before:
                 return
 
-    def _state(self) -> list[tuple[bool, bool, int, bool, bool, bool]]:
+    def _state(self) -> list[tuple[bool | int, ...]]:
         views = [*self.side_joins(), *self.root.walk()]
-        return [(v.full, v.message, len(v.indexes), v.order is None, v.ranges, v.extreme is None) for v in views]
+        demands = ((v.order is None, v.ranges, v.extreme is None, v.boxes is None) for v in views)
+        return [(v.full, v.message, len(v.indexes), *own) for v, own in zip(views, demands, strict=True)]
 
     def ordered(self, view: View, bound: Set[str]) -> tuple[str, ...]:
         return tuple(v for v in view.node.variables if v in bound)

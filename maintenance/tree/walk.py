@@ -328,7 +328,7 @@ class Walk(Metered):
         met = dict.fromkeys((*step.tests, *compared))
         tests = [(bounding, bound_test(tree, step, test, self.levels[bounding].shape, shape)) for test in met]
         sorting = tests[: len(step.comparisons)]
-        beside = None if step.beside is None else tests[len(sorting)]
+        beside = tests[len(sorting)] if step.beside else None
         lower, upper = (next((t for t in sorting if t[1].is_lower_bound == below), None) for below in (True, False))
         bounds = [lower, upper, beside, *tests[len(step.tests) :]]
         if self._given is not None and step.compared in self._given[1].variables:

@@ -188,6 +188,8 @@ class MaintainedView:
             leaf.ranges = store.ranges
             extremes = [(back[one.expression], one.greatest) for one in store.summaries[:1] if one.expression in back]
             leaf.extreme = extremes[0] if extremes else None
+            boxes = store.boxes
+            leaf.boxes = boxes and (tuple(back[e] for e in boxes.key), back[boxes.first], back[boxes.second])
             leaf.stateless = store.stateless
         self.delta_paths.bind(self)
 
@@ -296,6 +298,9 @@ class MaintainedView:
         if self.tuple_count is not None:
             flags |= self.tuple_count.build(machine, self.number)
         sweep(machine, *self.tables())
+        for view in self.tree.root.walk():
+            if view.boxes is not None and view.table is not None:
+                view.table.make_boxes(machine.address)
         return flags
 
     def _fill_projection(self, machine: Machine, room: Room | None) -> int:

@@ -115,6 +115,8 @@ class _Prices:
                 total += rows
             elif step.access == "range sum":
                 total += rows * (FOUND + 2 * self._sizes.depth(step.view))
+            elif step.access == "box sum":
+                total += rows * (FOUND + self._sizes.depth(step.view) ** 2 / 2)
             else:
                 total += rows * FOUND
         return total, rows

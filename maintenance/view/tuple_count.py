@@ -154,7 +154,7 @@ class TupleCount(Attachment):
             name = self._label(view)
             view.table = Table(
                 view.shape.keys, 1, self._limbs, indexes, summed, name=name, order=order, ranges=view.ranges,
-                summaries=self.tree.summaries_of(view),
+                summaries=self.tree.summaries_of(view), boxes=self.tree.boxes_of(view),
             )  # fmt: skip
 
 

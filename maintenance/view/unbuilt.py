@@ -9,7 +9,7 @@ from typing import Any
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.relation.atom_source import Source
-from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, StoreOrder, Summary
+from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, StoreBoxes, StoreOrder, Summary
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.delta_paths import delta_paths
@@ -66,11 +66,11 @@ def open_stores(
             alike = (atom.table, *_read_of(atom))
             occurrence = seen[alike] = member.delta_paths.occurrence(seen.get(alike, -1))
             store = _open_store(member, atom, relation, occurrence)
-            indexes, summed, order, ranges, extremes = demanded_indexes(member, atom.name)
+            indexes, summed, order, ranges, extremes, boxes = demanded_indexes(member, atom.name)
             old = store.table
             # A search by extremes reads the first summary.
             summaries = () if store.summaries else extremes
-            if relation.reindex(store, indexes, summed, order, ranges, summaries) and store.key in known:
+            if relation.reindex(store, indexes, summed, order, ranges, summaries, boxes) and store.key in known:
                 refill(machine, old, store)
                 renewed.append(store)
             if store.key not in known:
@@ -102,18 +102,21 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     open_copy = partial(relation.open_store, atom.variables, atom.factors, conditions, required)
     copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
     store = open_copy(copy, view.definition.settings, atom.copies)
-    order = demanded_indexes(view, atom.name)[2]
+    _, _, order, _, _, boxes = demanded_indexes(view, atom.name)
+    # A sum over a range or a box needs its order, and enumeration does: the store of another one will not do.
     if view.tree.needs_orders and order is not None and store.order not in (None, order):
-        # A sum over a range needs its order, and enumeration does: the store of another one will not do.
-        store = open_copy(f"{copy} of {order.grouping} sorted by {order.by}", view.definition.settings, atom.copies)
+        copy = f"{copy} of {order.grouping} sorted by {order.by}"
+        store = open_copy(copy, view.definition.settings, atom.copies)
+    if boxes is not None and store.boxes not in (None, boxes):
+        store = open_copy(f"{copy} with boxes of {boxes}", view.definition.settings, atom.copies)
     return store
 
 
 def demanded_indexes(
     view: MaintainedView, atom: str
-) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool, list[Summary]]:
+) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool, list[Summary], StoreBoxes | None]:
     """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
-    sorted, and by what; whether with sums over ranges; of which expression with extremes."""
+    sorted, and by what; whether with sums over ranges; of which expression with extremes; sums over which boxes."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
     trees = [(view.tree, view.tree.leaves[atom]), *(view.part_trees.whole(atom) if view.part_trees is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
@@ -126,7 +129,8 @@ def demanded_indexes(
     order = leaf.order
     sorted_by = StoreOrder(tuple(names[v] for v in order[0]), ((names[order[1]], 0),)) if order is not None else None
     extremes = [] if leaf.extreme is None else [Summary(names[leaf.extreme[0]], leaf.extreme[1])]
-    return indexes, summed, sorted_by, leaf.ranges, extremes
+    boxes = leaf.boxes and StoreBoxes(tuple(names[v] for v in leaf.boxes[0]), *(names[v] for v in leaf.boxes[1:]))
+    return indexes, summed, sorted_by, leaf.ranges, extremes, boxes
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

@@ -74,6 +74,15 @@ RANGES_LOGARITHMIC = replace(RANGES, update=LOGARITHMIC_BOUND)
 BOXES = replace(RANGES, preprocessing=Bound(Fraction(2)).in_order())
 """The same where rows lie within two bounds at once: to count what each row meets is to list it."""
 
+BOX_SUMS = Cost(
+    preprocessing=replace(LINEAR_BOUND, logs=2),
+    update=Bound(logs=2, amortised=True),
+    delay=CONSTANT_BOUND,
+    space=LINEAR_BOUND.in_order(),
+)
+"""The same where every change is joined with one sum over such a box, or a range, or one row, at each node: the
+logarithmic method (Bentley and Saxe 1980) over wavelet trees (Chazelle 1988)."""
+
 RANKED = replace(RANGES, delay=LOGARITHMIC_BOUND)
 """Deep, Hu and Koutris 2022, Theorem 19, kept under changes; the update's N is met only when one key holds all rows and
 the best of a group with that key changes."""

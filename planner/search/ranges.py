@@ -12,31 +12,35 @@ looks up the other's sum, and neither stores what the other has within its bound
 partners are then the first ones, or the last ones, of its sorted list.
 
 Where there is no such tree, a node's comparisons may be a *box*: a range, and one bound of another variable, as two
-intervals overlap. The sorted lists then know extremes of the other variable, along which rows are found; their sums
-are not looked up.
+intervals overlap. The sorted lists then know extremes of the other variable, along which rows are found. Where a child
+is not enumerated, nobody needs its rows: sums over boxes are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeAlias
 
 from sqlfront.planner.model.hypergraph import comparison_edges, components, vertices
+from sqlfront.planner.model.ordered_types import ORDERED, family_of
 from sqlfront.planner.model.plan import Node, needed
 from sqlfront.planner.model.query import Comparison, Definition
 from sqlfront.planner.search.join_tree import PAIRWISE_LIMIT, Found, Group, Part, Search, Weights, add_prices
 from sqlfront.planner.theory.keys import fixing_keys
 
+Fits: TypeAlias = Callable[[Sequence[Comparison], Definition], bool]
+"""Whether a node may have these comparisons."""
 FEW = 5
 """Of a part with more variables that join or are compared, not all sets are tried as labels."""
 
 
 def build_range_tree(
-    definition: Definition, free: tuple[str, ...], weights: Weights, *, boxes: bool = False
+    definition: Definition, free: tuple[str, ...], weights: Weights, fits: Fits | None = None
 ) -> Node | None:
-    """The cheapest tree that enumerates `free` and compares without bags, by ranges or also by `boxes`; None if there
-    is none.
+    """The cheapest tree that enumerates `free` and compares without bags, by comparisons that are ranges, or that
+    `fits` lets pass; None if there is none.
 
     None also if two variables of one atom are compared. Cheapest is as `build_tree` says.
     """
@@ -46,7 +50,7 @@ def build_range_tree(
     if any(test.scheme <= atom.scheme for test in tests for atom in definition.atoms):
         return None
     search = _RangeSearch(definition, "any", weights)
-    search.boxes = boxes
+    search.fits, search.boxes = fits or is_range, fits is not None
     groups = list(search.groups(frozenset(free)))
     search.is_alone = len(groups) == 1
     found = [search.best(group, frozenset()) for group in groups]
@@ -69,8 +73,33 @@ def meets_one(node: Node, child: Node, definition: Definition) -> bool:
         if fixing_keys(label & bound, label, below) is None:
             return False
         bound |= label
-    fresh = (wanted & frozenset(other.variables) - bound for other in others)
-    return all(_is_one_order(one, definition) and _are_bounds(node.comparisons, one, bound) for one in fresh)
+    fresh = ((other, wanted & frozenset(other.variables) - bound) for other in others)
+    return all(
+        (_is_one_order(lacking, definition) or _is_summed_box(node, other, lacking, definition))
+        and _are_bounds(node.comparisons, lacking, bound)
+        for other, lacking in fresh
+    )
+
+
+def sums_boxes(node: Node, definition: Definition) -> bool:
+    """Whether a change that comes up from a child of a node looks up a sum over boxes of a sibling."""
+    wanted = needed(node)
+    pairs = [(one, other) for one in node.children for other in node.children if one is not other]
+    fresh = [(other, wanted & frozenset(other.variables) - {*one.variables, *node.variables}) for one, other in pairs]
+    return any(_is_summed_box(node, other, lacking, definition) for other, lacking in fresh)
+
+
+def _is_summed_box(node: Node, child: Node, fresh: frozenset[str], definition: Definition) -> bool:
+    """Whether the sum of a child's rows is looked up by a box that its variables `fresh` are within: two orders of
+    numbers or times, each with a bound below at most and one above. Of an enumerated child rows are needed, too."""
+    tests = [test for test in node.comparisons if test.scheme & fresh]
+    types = {column.name: column.type for atom in definition.atoms for column in atom.variables}
+    if child.connex or any(family_of(types[variable]) not in ORDERED for variable in fresh):
+        return False
+    orders = {definition.order_of(variable) for variable in fresh}
+    return len(orders) == 2 and all(
+        is_range([t for t in tests if t.scheme & one & fresh], definition) for one in orders
+    )
 
 
 def _is_one_order(variables: frozenset[str], definition: Definition) -> bool:
@@ -94,9 +123,10 @@ class _Operand:
 
 class _RangeSearch(Search):
     """The search with comparisons. Of enumerated nodes too: their label has one side, or they are compared by one
-    bound, so that each row that is walked has matches. `boxes`: nodes may compare by them. `is_alone`: the root has one
-    component."""
+    bound, so that each row that is walked has matches. A node's comparisons are such as `fits` lets pass: ranges, or
+    (`boxes`) more. `is_alone`: the root has one component."""
 
+    fits: Fits
     boxes = is_alone = False
 
     def groups(self, free: frozenset[str]) -> Iterator[Group]:
@@ -173,8 +203,7 @@ class _RangeSearch(Search):
             links = [piece.tests for piece in ranged]
             if not (self.boxes or all(_is_one_order(piece.compared, self.definition) for piece in ranged)):
                 return None
-        fits = is_box if self.boxes else is_range
-        if not all(fits(tests, self.definition) for tests in links):
+        if not all(self.fits(tests, self.definition) for tests in links):
             return None
         scopes = [label & self.variables(piece.group) for piece in pieces]
         used = _variables(test for link in links for test in link)
@@ -261,4 +290,14 @@ def is_box(tests: Sequence[Comparison], definition: Definition) -> bool:
     """Whether comparisons are a range, or a range and one comparison more."""
     return is_range(tests, definition) or any(
         is_range([test for test in tests if test is not one], definition) for one in tests
+    )
+
+
+def is_rectangle(tests: Sequence[Comparison], definition: Definition) -> bool:
+    """Whether comparisons are a box, or two ranges of different variables."""
+    orders = {definition.order_of(variable) for variable in _variables(tests)}
+    inside = [[test for test in tests if test.scheme & one] for one in orders]
+    return is_box(tests, definition) or any(
+        is_range(own, definition) and is_range([test for test in tests if test not in own], definition)
+        for own in inside
     )

@@ -44,7 +44,7 @@ Form = Callable[[], Shape]
 def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
     """The forms of a block, the cheapest first. A form derives the blocks that it reads when it is called."""
     joins = any(isinstance(part, Join) for part in walk(shape.core))
-    yield from signed_parts(shape, blocks)
+    yield from (form for form, _ in signed_parts(shape, blocks))
     if has_computed_conditions(shape.core):
         yield lambda: replace(shape, core=with_computed_conditions(shape.core, blocks))
     if shape.mode != "bag" and joins:

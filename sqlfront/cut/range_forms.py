@@ -16,7 +16,7 @@ from sqlfront.cut.compared_through import compared_through
 from sqlfront.cut.join_core import OuterChildError
 from sqlfront.cut.signed_parts import IN_CELLS, signed_parts
 from sqlfront.cut.union_branches import with_branches
-from sqlfront.planner.model.cost import RANGES_LOGARITHMIC
+from sqlfront.planner.model.cost import BOX_SUMS, RANGES_LOGARITHMIC
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules.range_sums import plan_range_sums
 from sqlfront.storage.errors import NotSupportedError
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 def over_ranges(found: Definition, shape: Shape, blocks: Blocks, bind: Callable[[Shape], Definition]) -> Definition:
     """The definition of a block, or that of another form whose comparisons cost less."""
     grade = _grade(found)
-    if grade == 0:
+    if grade == _IN_RANGES:
         return found
     own, known = blocks.state(), frozenset(blocks.definitions)
-    through = compared_through(shape, blocks, by_keys=grade < 2)
-    forms = chain(((one, grade - 1) for one in signed_parts(shape, blocks)), ((one, 1) for one in through))
+    through = compared_through(shape, blocks, by_keys=grade < _IN_BAGS)
+    # Joins with other pairs than the block's may have far more: these are not listed.
+    signed = signed_parts(shape, blocks)
+    parts = ((one, grade - 1 if are_own else min(grade - 1, _IN_BOXES)) for one, are_own in signed)
+    forms = chain(parts, ((one, _LISTED) for one in through))
     for form, worst in forms:
         try:
             other = bind(form())
@@ -51,9 +54,14 @@ def _stores_matches(found: Definition, blocks: Blocks) -> bool:
     return found.mode == "bag" and IN_CELLS in blocks.told and not with_branches(found, blocks.branches).branches
 
 
+_IN_RANGES, _IN_BOXES, _LISTED, _IN_BAGS = range(4)
+"""What a change of a side meets: sums over ranges, or over boxes; the rows of a range; those of a bag."""
+
+
 def _grade(definition: Definition) -> int:
-    """0 if a change of a side looks up sums, 1 if it lists the rows of a range, 2 if it meets those of a bag."""
     if not definition.comparisons:
-        return 0
+        return _IN_RANGES
     plan = plan_range_sums(definition, {})
-    return 2 if plan is None else int(plan.cost.update != RANGES_LOGARITHMIC.update)
+    if plan is None:
+        return _IN_BAGS
+    return {RANGES_LOGARITHMIC.update: _IN_RANGES, BOX_SUMS.update: _IN_BOXES}.get(plan.cost.update, _LISTED)

@@ -4,8 +4,9 @@ An OR of disjoint ranges is the sum of the joins by each. So is any other OR of 
 each alternative is taken without the pairs of those before it. Comparisons in a cycle are chains within cells (see
 expressions/cells.py). Overlapping intervals, `a.s <= b.e AND b.s <= a.e`, are the pairs with `b.s <= a.e` less those
 with `b.e < a.s`: where `s <= e` holds on both sides, the second are some of the first. So counts and sums are those of
-one-sided ranges, O(log N) each, added up by group. A CHECK or a filter says that the ends are ordered; the condition is
-added to both joins, which leaves out rows with a NULL.
+one-sided ranges, O(log N) each, added up by group. Points within rectangles have two such differences, so four joins by
+one bound of each side. A CHECK or a filter says that the ends are ordered; the condition is added to the joins, which
+leaves out rows with a NULL.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, product
+from math import prod
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
@@ -64,23 +66,25 @@ _ORDERED = re.compile(r'("(?:[^"]|"")*"|\w+)\s*(<=?|>=?)\s*("(?:[^"]|"")*"|\w+)'
 
 @dataclass(frozen=True)
 class _Part:
-    """A join by conditions, and how often its rows count: once, or once less."""
+    """Conditions of a join, and how often its rows count: once, or once less."""
 
     sign: int
     conditions: tuple[Scalar, ...]
 
 
-def signed_parts(shape: Shape, blocks: Blocks) -> Iterator[Callable[[], Shape]]:
-    """Forms of a block as a sum of joins: of groups by the sums of their aggregates, of rows by UNION ALL."""
+def signed_parts(shape: Shape, blocks: Blocks) -> Iterator[tuple[Callable[[], Shape], bool]]:
+    """Forms of a block as a sum of joins: of groups by the sums of their aggregates, of rows by UNION ALL. Beside each,
+    whether a join has only pairs of the block's."""
     flat = flattened(shape.core)
     found = _of_alternatives(flat, blocks) or _of_ordered_ends(flat, blocks) or _in_cells(shape, flat, blocks)
     if found is None:
         return
     parts, note = found
     if shape.mode == "group" and all(map(_is_summed, shape.aggregates)):
-        yield lambda: _told(_summed(shape, flat, parts, blocks), note, blocks)
+        are_own = all(part.sign > 0 for part in parts)
+        yield lambda: _told(_summed(shape, flat, parts, blocks), note, blocks), are_own
     elif all(part.sign > 0 for part in parts):
-        yield lambda: _told(replace(shape, core=_rows(shape, flat, parts, blocks)), note, blocks)
+        yield lambda: _told(replace(shape, core=_rows(shape, flat, parts, blocks)), note, blocks), True
 
 
 def _told(shape: Shape, note: str, blocks: Blocks) -> Shape:
@@ -121,19 +125,36 @@ def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part]
 
 
 def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
-    """Two bounds of two leaves, one from below and one from above, as a difference of two joins.
+    """Bounds of two leaves, pairs of which are between ordered ends: each pair is a difference of two joins."""
+    conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
+    tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=")]
+    tests = [one for one in tests if len(flat.leaves_of(one)) == 2]
+    if len({flat.leaves_of(one) for one in tests}) != 1:
+        return None
+    if any(len(flat.leaves_of(side)) != 1 for one in tests for side in (one.left, one.right)):
+        return None
+    rest: list[Scalar] = [one for one in conditions if one not in tests]
+    left, choices = list(map(_upwards, tests)), list[tuple[_Part, ...]]()
+    while left:
+        first = left.pop(0)
+        found = ((second, _difference(first, second, flat, blocks)) for second in left)
+        second, parts = next((one for one in found if one[1] is not None), (None, None))
+        choices.append(parts or (_Part(1, (first,)),))
+        left = [one for one in left if one is not second]
+    if len(choices) == len(tests):
+        return None
+    return [
+        _Part(prod(one.sign for one in chosen), (*rest, *(test for one in chosen for test in one.conditions)))
+        for chosen in product(*choices)
+    ], SUBTRACTED
+
+
+def _difference(first: Compare, second: Compare, flat: FlatJoin, blocks: Blocks) -> tuple[_Part, _Part] | None:
+    """Two bounds, one from below and one from above, as the difference of one bound each.
 
     They are p <= q and u <= v, where p and v are of one leaf, q and u of the other. Pairs that miss the second have
     v < u. Where p <= v and u <= q are known, these pairs meet the first.
     """
-    conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
-    tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=")]
-    tests = [one for one in tests if len(flat.leaves_of(one)) == 2]
-    if len(tests) != 2 or flat.leaves_of(tests[0]) != flat.leaves_of(tests[1]):
-        return None
-    first, second = map(_upwards, tests)
-    if any(len(flat.leaves_of(side)) != 1 for one in (first, second) for side in (one.left, one.right)):
-        return None
     if flat.leaves_of(first.left) != flat.leaves_of(second.right) or not _is_one_order((first, second)):
         return None
     ends = ((first.left, second.right), (second.left, first.right))
@@ -142,10 +163,9 @@ def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
     is_apart = second.operator == "<=" or any(one.operator == "<" for one in orders)
     if len(orders) < len(known) or (first.operator == "<" and not is_apart):
         return None
-    rest = [one for one in conditions if one not in tests]
-    rest += [one for one in orders if one.left != one.right]
+    kept = tuple(one for one in orders if one.left != one.right)
     missed = Compare(NEGATED[second.operator], second.left, second.right)
-    return [_Part(1, (*rest, first)), _Part(-1, (*rest, missed))], SUBTRACTED
+    return _Part(1, (*kept, first)), _Part(-1, (*kept, missed))
 
 
 def _is_one_order(tests: Sequence[Compare]) -> bool:

@@ -134,6 +134,8 @@ def _indexes(view: DescribedView) -> Iterable[str]:
             by = f", sorted by {view.order[1]}" + (" with sums of ranges" if view.sums else "")
             by += f" with extremes of {view.extreme}" if view.extreme is not None else ""
         yield f"index on {', '.join(index) or 'all rows'}{by}"
+    if view.boxes is not None:
+        yield f"sums over boxes of {' and '.join(view.boxes)}"
 
 
 def _join(view: DescribedView) -> Box:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from sqlfront.planner.algebra.flat_join import FlatJoin, flattened, joined
 from sqlfront.planner.algebra.rewriting import NewColumns, extended, passed, projected, rewrite
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, equated, keys_of
-from sqlfront.planner.algebra.rules.nearest_extremes import NUMBERS, ORDERED, type_family
+from sqlfront.planner.algebra.rules.nearest_extremes import type_family
 from sqlfront.planner.algebra.rules.nearest_first_rows import bounds_of
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -45,6 +45,7 @@ from sqlfront.planner.algebra.terms import (
     Window,
     Windowed,
 )
+from sqlfront.planner.model.ordered_types import NUMBERS, ORDERED
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _WHOLE = (*_BITS, *(f"U{name}" for name in _BITS))

@@ -40,10 +40,8 @@ from sqlfront.planner.algebra.terms import (
     Sort,
     Term,
 )
+from sqlfront.planner.model.ordered_types import ORDERED, family_of
 
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "FLOAT", "DOUBLE")
-ORDERED = (*NUMBERS, *(f"U{one}" for one in NUMBERS[:5]), "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
-"""Types whose values subtrees know extremes of."""
 _EXTREMES = {
     **{name: (name == "max", 1) for name in ("min", "max")},
     **dict.fromkeys(("arg_min", "argmin", "min_by"), (False, 2)),
@@ -113,7 +111,7 @@ def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
 
 def type_family(value: Scalar) -> str:
     """The name of a type without its parameters."""
-    return value.type.partition("(")[0]
+    return family_of(value.type)
 
 
 def _rows_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -> Term | None:

@@ -75,6 +75,11 @@ QUERIES = [
     "SELECT r.y, s.z, t.u FROM s JOIN r ON r.k = s.k JOIN t ON t.y = s.y AND r.x >= t.u AND r.x < t.v",
     "SELECT r.x, sum(s.z * t.v) AS n FROM s JOIN r ON r.k = s.k JOIN t ON t.y = s.y AND r.x BETWEEN t.u AND t.v "
     "GROUP BY r.x",
+    # Sums over boxes.
+    "SELECT count(*) AS n FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.z >= r.x AND s.y < r.y)",
+    "SELECT count(*) AS n, sum(r.d) AS t, sum(s.f) AS f FROM r, s WHERE r.x <= s.z AND r.f > s.f AND r.f < s.f + 9",
+    "SELECT r.t, count(*) AS n, sum(s.z) AS z FROM r, s WHERE r.d <= s.d AND s.e > r.e GROUP BY r.t",
+    "SELECT b.k, count(*) AS n, sum(a.y) AS y FROM r a, r b WHERE a.k = b.k AND a.x < b.x AND a.y < b.y GROUP BY b.k",
 ]  # fmt: skip
 
 
