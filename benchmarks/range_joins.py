@@ -72,8 +72,17 @@ def history(random: np.random.Generator, rows: int) -> dict[str, Columns]:
     }  # fmt: skip
 
 
+def points(random: np.random.Generator, rows: int) -> dict[str, Columns]:
+    """Points, and rectangles of which each has some twenty of the points."""
+    side = max(1, int(rows * (20 / max(1, rows)) ** 0.5))
+    corner = numbers(random, rows, "xy")
+    ends = {f"{name}2": corner[name] + random.integers(0, 2 * side, rows) for name in "xy"}
+    return {"p": numbers(random, rows, "xy"), "q": {"x1": corner["x"], "y1": corner["y"]} | ends}
+
+
 CHAIN, KEYED = "FROM r, s, t WHERE a < d AND d < g", "FROM r, s, t WHERE a < d AND d < g AND s.k = t.k"
 OVERLAP = "FROM x JOIN y ON y.s <= x.e AND x.s <= y.e"
+INSIDE = "FROM p JOIN q ON p.x BETWEEN q.x1 AND q.x2 AND p.y BETWEEN q.y1 AND q.y2 AND q.x1 <= q.x2 AND q.y1 <= q.y2"
 PRICED = (
     "FROM items i JOIN orders o ON o.id = i.id "
     "JOIN prices p ON p.product = i.product AND o.day >= p.start AND o.day < p.stop"
@@ -98,6 +107,11 @@ OWN = (
     Workload("overlaps, rows", f"SELECT x.id, x.s, x.e, y.id AS other {OVERLAP}", intervals),
     Workload("overlaps, count", f"SELECT count(*) AS n {OVERLAP}", intervals),
     Workload("overlaps, ordered ends", f"SELECT count(*) AS n {OVERLAP} AND x.s <= x.e AND y.s <= y.e", intervals),
+    Workload("dominance", "SELECT count(*) AS n, sum(q.x1) AS x FROM p JOIN q ON p.x < q.x1 AND p.y < q.y1", points),
+    Workload(
+        "close points", "SELECT count(*) AS n FROM p JOIN q ON abs(p.x - q.x1) < 99 AND abs(p.y - q.y1) < 99", points
+    ),
+    Workload("points in rectangles", f"SELECT count(*) AS n {INSIDE}", points),
     Workload("history, rows", f"SELECT o.id, o.day, i.product, i.amount * p.price AS cents {PRICED}", history),
     Workload("history, sums", f"SELECT o.day, sum(i.amount * p.price) AS cents {PRICED} GROUP BY o.day", history),
 )
@@ -116,8 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"GCQ: {options.rows:,} rows of each table, k one of {KEYS}. The others: {options.intervals:,}.",
         "steps: counted steps of one inserted row, by table; the median of copies of random rows and of the least, a "
         "middle and the greatest, and the most.",
-        f"entries/row: rows of tables and of their indexes, beside the tables' rows. stored: the same with every join "
-        f"stored, of {options.stored:,} rows a table.",
+        "entries/row: rows of tables and of their indexes, beside the tables' rows. bytes/row: memory with what sums "
+        "over boxes have, beside them.",
+        f"stored: entries/row with every join stored, of {options.stored:,} rows a table.",
     ]
     harness.report("range_joins", "Joins by ranges and boxes: steps and memory", rows, notes=notes)
 
@@ -128,6 +143,7 @@ def measure(work: Workload, rows: int, few: int, times: int) -> dict[str, Any]:
     held = sum(len(next(iter(columns.values()))) for columns in loaded.values())
     result = con.view("v").count() if work.strategy == "auto" else None  # Counting rows in turn takes as long as them.
     found = {"view": work.name, "rows": held, "result": result, "entries/row": entries(con) / held}
+    found["bytes/row"] = sum(con.execute("SHOW STATE").to_arrow_table().to_pydict()["bytes"]) / held
     random = np.random.default_rng(11)
     taken: dict[str, list[int]] = {}
     for table, columns in loaded.items():
