@@ -50,7 +50,7 @@ from sqlfront.storage.kernels.memory import (
     sched_yield,
     store,
 )
-from sqlfront.storage.kernels.numbers.limbs import add_wide, sign_of
+from sqlfront.storage.kernels.numbers.limbs import add_wide
 from sqlfront.storage.kernels.tables.delta import buffer, reserve_scratch
 from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.sorted_groups import sort_key, sort_pairs
@@ -68,7 +68,7 @@ def step_box_sum(at, scratch, delta, width, rows):
     """[BOX_SUM, length, table, emit place, sums' buffer, place of the first order's lower bound, of its upper bound, of
     the second order's (0: none), n, places of the key..., places of it in the table..., tests: as those of RANGE].
 
-    Match each delta row with the sum of the table's rows with its key within the bounds, if that counts any: values
+    Match each delta row with the sum of the table's rows with its key within the bounds, if it is not 0: values
     without a key, of one limb more than the table's. O(log^2 rows) for each row.
     """
     table = load(at, 2)
@@ -87,7 +87,7 @@ def step_box_sum(at, scratch, delta, width, rows):
         add_new(at, row, out)
         for number in range(load(boxes, BOX_RUNS)):
             add_within(at, scratch, load(boxes, BOX_RUN + number), row, out)
-        if sign_of(out, 0, load(table, LIMBS) + 1) != 0:
+        if is_any(out, words):
             store(matches, 2 * found, row)
             store(matches, 2 * found + 1, out)
             found += 1
@@ -277,15 +277,21 @@ def join_equal(table, pairs, count):
         while j < count and have_one_key(entry, load(pairs, 2 * j + 1), keys):
             add_sums(table, entry + keys * 8, load(pairs, 2 * j + 1), keys, 0)
             j += 1
-        zero = True
-        for k in range(words):
-            zero = zero and load(entry, keys + k) == 0
-        if not zero:
+        if is_any(entry + keys * 8, words):
             store(pairs, 2 * left, load(pairs, 2 * i))
             store(pairs, 2 * left + 1, entry)
             left += 1
         i = j
     return left
+
+
+@kernel("boolean(int64,int64)")
+def is_any(sums, words):
+    """Whether a word of sums is not 0."""
+    found = False
+    for i in range(words):
+        found = found or load(sums, i) != 0
+    return found
 
 
 @kernel("boolean(int64,int64,int64)")
