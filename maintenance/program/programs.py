@@ -107,11 +107,13 @@ class Assembler:
         self._range(at.RANGE_SUM, self._buffer(), table, index, places, tests, join)
 
     def box_sum(
-        self, table: Table, key: Sequence[int], places: Sequence[int], tests: Sequence[Sequence[WordTest]], join: Join
+        self, table: Table, index: int, places: Sequence[int], tests: Sequence[Sequence[WordTest]], join: Join
     ) -> None:
-        """Match the delta with the sum of the rows of a table with boxes that have its words at `places` as their words
-        at `key`, and pass all tests: those of the first order, and of the second. `join.table` has no key."""
-        words = [len(key), *places, *key]
+        """Match the delta with the sum of the rows of a table with boxes that pass all tests: those of the first order,
+        and of the second. They are of a group of the index, if `places`, the group's key, are any. `join.table` has no
+        key."""
+        key, group = (table.indexes[index], table.groups[index].address) if places else ((), 0)
+        words = [group, index, len(key), *places, *key]
         bounds = []
         for of_order in tests:
             place = dict.fromkeys((True, False), 0)

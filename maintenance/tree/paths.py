@@ -291,7 +291,8 @@ def join_step(
         elif step.access == "range sum":
             assembler.range_sum(table, step.view.index_number(step.key), places, tests, summed)
         else:
-            assembler.box_sum(table, shape.places(step.key), places, (tests, beside), summed)
+            index = step.view.index_number(step.key) if step.key else 0
+            assembler.box_sum(table, index, places, (tests, beside), summed)
     elif step.access == "members":
         assembler.extend(_sides(step, delta.shape), join, missing_row(tree, step.view, shape, step.inside))
     else:

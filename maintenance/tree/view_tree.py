@@ -262,6 +262,8 @@ class Tree:
             step.view.ranges = True
         elif step.access == "box sum":
             step.view.message |= not step.view.full
+            if step.key:
+                self.demand_members(step.view, step.key)
             step.view.boxes = step.key, step.compared, step.compared_beside
         elif step.access == "row":
             self.demand_full(step.view)

@@ -6,7 +6,8 @@ When there are too many new ones, they become a run, with the entries of all run
 put to: the logarithmic method (Bentley and Saxe 1980), O(log^2 entries) steps for an entry over time. Entries with one
 key become one on the way, or none where their sums are 0. When there are twice as many as rows, all become one run.
 
-Who reads makes the runs: nobody writes meanwhile, but others may read, and wait for a lock.
+Who reads makes the runs: nobody writes meanwhile, but others may read, and wait for a lock. Rows of a key that has few
+are looked at one by one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sqlfront.storage.kernels.layout import (
     BOXES,
     KEYS,
     LIMBS,
+    LINKS,
     LIST_AT,
     LIST_USED,
     LIVE,
@@ -33,6 +35,7 @@ from sqlfront.storage.kernels.layout import (
     RUN_SECOND,
     RUN_SIZE,
     STEPS,
+    TAIL,
     UNMADE,
     USED,
     VALUES,
@@ -51,28 +54,32 @@ from sqlfront.storage.kernels.memory import (
     store,
 )
 from sqlfront.storage.kernels.numbers.limbs import add_wide
-from sqlfront.storage.kernels.tables.delta import buffer, reserve_scratch
+from sqlfront.storage.kernels.tables.delta import buffer, gather_keys, reserve_scratch
 from sqlfront.storage.kernels.tables.extreme_search import within
+from sqlfront.storage.kernels.tables.hash_table import find
+from sqlfront.storage.kernels.tables.hashing import hash_words
 from sqlfront.storage.kernels.tables.sorted_groups import sort_key, sort_pairs
 from sqlfront.storage.kernels.tables.subtree_sums import entry_words
 
 FEW = 32
 """New entries that are looked at one by one."""
+FEW_MEMBERS = 64
+"""Rows of one key that are looked at one by one."""
 # Where the operation has what it reads; ends of a search that are no bounds.
-_SUMS, _LOWER, _UPPER, _SECOND_LOWER, _SECOND_UPPER, _COUNT = 4, 5, 6, 7, 8, 9
+_SUMS, _LOWER, _UPPER, _SECOND_LOWER, _SECOND_UPPER, _GROUP, _INDEX, _COUNT = 4, 5, 6, 7, 8, 9, 10, 11
 _KEY_REACHED, _KEY_PASSED = 0, 1
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")
 def step_box_sum(at, scratch, delta, width, rows):
     """[BOX_SUM, length, table, emit place, sums' buffer, place of the first order's lower bound, of its upper bound, of
-    the second order's (0: none), n, places of the key..., places of it in the table..., tests: as those of RANGE].
+    the second order's (0: none), group (0: there is no key), index, n, places of the key..., places of it in the
+    table..., tests: as those of RANGE].
 
     Match each delta row with the sum of the table's rows with its key within the bounds, if it is not 0: values
     without a key, of one limb more than the table's. O(log^2 rows) for each row.
     """
     table = load(at, 2)
-    boxes = load(table, BOXES)
     make_runs(table, scratch)
     reserve_scratch(scratch, 0, rows)
     matches = load(scratch, MATCHES)
@@ -84,15 +91,47 @@ def step_box_sum(at, scratch, delta, width, rows):
         out = sums + found * words * 8
         for j in range(words):
             store(out, j, 0)
-        add_new(at, row, out)
-        for number in range(load(boxes, BOX_RUNS)):
-            add_within(at, scratch, load(boxes, BOX_RUN + number), row, out)
+        add_box(at, scratch, row, out)
         if is_any(out, words):
             store(matches, 2 * found, row)
             store(matches, 2 * found + 1, out)
             found += 1
-    store(scratch, STEPS, load(scratch, STEPS) + rows * (1 + load(boxes + BOX_NEW * 8, LIST_USED)))
     return found
+
+
+@kernel("void(int64,int64,int64,int64)")
+def add_box(at, scratch, row, sums):
+    """Add to `sums` the rows within a delta row's bounds."""
+    group = load(at, _GROUP)
+    if group != 0:
+        h = hash_words(gather_keys(at, _COUNT, row, scratch), load(at, _COUNT))
+        group_row = find(group, scratch, h, row, at, _COUNT + 1)
+        tail = load(group, ROWS) + (group_row * load(group, WIDTH) + load(group, TAIL)) * 8
+        size = 0 if group_row < 0 else load32(tail, 1)
+        if size <= FEW_MEMBERS:
+            add_members(at, 0 if size == 0 else load32(tail, 0), row, sums)
+            store(scratch, STEPS, load(scratch, STEPS) + 1 + size)
+            return
+    boxes = load(load(at, 2), BOXES)
+    add_new(at, row, sums)
+    for number in range(load(boxes, BOX_RUNS)):
+        add_within(at, scratch, load(boxes, BOX_RUN + number), row, sums)
+    store(scratch, STEPS, load(scratch, STEPS) + 1 + load(boxes + BOX_NEW * 8, LIST_USED))
+
+
+@kernel("void(int64,int64,int64,int64)")
+def add_members(at, member, row, sums):
+    """Add to `sums` the rows within a delta row's bounds, of those from `member` on in the list of a group."""
+    table = load(at, 2)
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    after = 2 * (load(table, LINKS) + 2 * load(at, _INDEX))
+    while member != 0:
+        address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
+        if is_inside(at, row, address):
+            for v in range(load(table, VALUES)):
+                add_wide(sums, v * (limbs + 1), limbs + 1, address, keys + v * limbs, limbs, 0)
+        member = load32(address, after)
 
 
 @kernel("void(int64,int64,int64)")
@@ -103,11 +142,17 @@ def add_new(at, row, sums):
     width = entry_words(table) * 8
     for i in range(load(new, LIST_USED)):
         entry = load(new, LIST_AT) + i * width
-        inside = compare_key(at, row, entry) == 0
-        for bound in range(_LOWER, _COUNT):
-            inside = inside and meets_bound(at, bound, row, entry)
-        if inside:
+        if compare_key(at, row, entry) == 0 and is_inside(at, row, entry):
             add_sums(table, sums, entry, load(table, KEYS), 0)
+
+
+@kernel("boolean(int64,int64,int64)")
+def is_inside(at, row, entry):
+    """Whether an entry, or a row, is within all bounds."""
+    inside = True
+    for bound in range(_LOWER, _GROUP):
+        inside = inside and meets_bound(at, bound, row, entry)
+    return inside
 
 
 @kernel("void(int64,int64,int64,int64,int64)")

@@ -194,7 +194,7 @@ def box_sums(
     assembler = Assembler()
     assembler.lift(6, 1, -1, [], list(range(5)), [])
     assembler.path(0)
-    assembler.box_sum(table, [0], [0], tests, Join(delta, frozenset(), sums, out))
+    assembler.box_sum(table, 0, [0], tests, Join(delta, frozenset(), sums, out))
     assembler.upsert(found)
     assembler.path_end()
     machine.run(assembler.program(), np.array([(*row, 1) for row in asked], np.int64), len(asked))
