@@ -56,13 +56,15 @@ class Facts:
 
     `is_eager`: parts of a query are computed for all their rows, whether anything around them reads these or not, so an
     expression may fail for a row that DuckDB would not have looked at. `saves_space`: no combinations of rows are to
-    be stored, even if rows of the result then take longer to find.
+    be stored, even if rows of the result then take longer to find. `in_shards`: several processes compute it, none of
+    which finds nearest rows.
     """
 
     keys: Callable[[Name], Iterable[frozenset[str]]] = _none
     foreign_keys: Callable[[Name], Iterable[ForeignKey]] = _none
     is_eager: bool = False
     saves_space: bool = False
+    in_shards: bool = False
 
 
 NO_FACTS = Facts()

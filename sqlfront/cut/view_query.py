@@ -75,13 +75,14 @@ def bind_view(
     offset: int = 0,
     tree: exp.Expr | None = None,
     saves_space: bool = False,
+    in_shards: bool = False,
 ) -> ViewQuery:
     """The definition of the view that `sql_select` describes.
 
     `con` is a DuckDB cursor without an open result: it binds names and types, no table is read.
     `catalog` defaults to DuckDB's own. `column_names` rename the first output columns, as in
     CREATE VIEW v (a, b); `order_by` are orders besides that of ORDER BY; if the view `saves_space`, it is to store no
-    rows of several tables. For carets, `statement` is what the
+    rows of several tables; or it is computed `in_shards`. For carets, `statement` is what the
     user wrote and `offset` where the SELECT stands in it. `tree` is what `parse_query` read, if that has been done and
     the catalog expects its names; it is changed.
 
@@ -110,7 +111,7 @@ def bind_view(
     marked, clock = mark_clock(bound.term)
     bound = replace(bound, term=marked)
     settings = check_session(bound, con, reads_clock=bool(clock))
-    facts = replace(facts_of(catalog), is_eager=True, saves_space=saves_space)
+    facts = replace(facts_of(catalog), is_eager=True, saves_space=saves_space, in_shards=in_shards)
     term, boolean = _counted(normalise(bound.term, facts), bound)
     blocks = Blocks(bound, con, catalog, facts, term)
     blocks.more_labels = list(order_by)

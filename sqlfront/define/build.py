@@ -102,14 +102,14 @@ def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     return (*(text[start:end] for start, end in split(text)), *options.get("indexes", {}).values())
 
 
-def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView, *, stores_rows: bool = False) -> Bound:
-    """Bind a stored view's query, as `bind` does, under the settings that it was created under; with `stores_rows` as
+def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView, *, in_shards: bool = False) -> Bound:
+    """Bind a stored view's query, as `bind` does, under the settings that it was created under; `in_shards` as
     one whose rows are stored, whatever its strategy is."""
     select = qualified_query(view.select, catalog.database)
     with frozen(con, view.settled):
         return bind(
             catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options),
-            saves_space=saves_space(view.options) and not stores_rows,
+            saves_space=saves_space(view.options) and not in_shards, in_shards=in_shards,
         )  # fmt: skip
 
 

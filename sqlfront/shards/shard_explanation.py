@@ -81,9 +81,9 @@ def spread_of(database: Database, con: Any, shards: int, written: str | Sequence
     """
     catalog = EngineCatalog(database, con)
     if isinstance(written, str):
-        bound = bind(catalog, con, written)
+        bound = bind(catalog, con, written, in_shards=True)
     else:
-        bound = bind_stored(catalog, con, database.view(con, written), stores_rows=True)
+        bound = bind_stored(catalog, con, database.view(con, written), in_shards=True)
     definition = with_views(database, con, bound)
     found = spread(definition, shards, table_sizes(database, con, definition))
     return Spread(shards, found, combined(definition, found).note)

@@ -69,7 +69,7 @@ def plan_shards(session: Session, query: str, shards: int, sizes: Mapping[str, f
     session.ready()
     database, con = session.database, session.duck
     catalog = EngineCatalog(database, con)
-    definition = with_views(database, con, bind(catalog, con, query))
+    definition = with_views(database, con, bind(catalog, con, query, in_shards=True))
     expected = table_sizes(database, con, definition) | named_tables(session, sizes or {})
     partitioning = spread(definition, shards, expected)
     combination = combined(definition, partitioning)
@@ -93,7 +93,7 @@ def with_views(database: Database, con: Any, bound: Bound) -> Definition:
             raise NotSupportedError(what, why=why, hint=hint)
     derived, unions = list(bound.definition.own_blocks), list(bound.definition.unions)
     for table, view in bound.fed.items():
-        own = with_views(database, con, bind_stored(EngineCatalog(database, con), con, view, stores_rows=True))
+        own = with_views(database, con, bind_stored(EngineCatalog(database, con), con, view, in_shards=True))
         names = {name: f"{name} of {table}" for name, _ in (*own.own_blocks, *own.unions)}
         derived += [(names[name], renamed(block, names)) for name, block in own.own_blocks]
         derived.append((table, renamed(replace(own, derived=(), unions=()), names)))

@@ -15,6 +15,7 @@ from sqlfront.planner.algebra.rules.left_to_anti import turn_left_into_anti
 from sqlfront.planner.algebra.rules.nearest_extremes import turn_extremes_into_nearest
 from sqlfront.planner.algebra.rules.nearest_first_rows import turn_first_rows_into_nearest
 from sqlfront.planner.algebra.rules.outer_to_inner import turn_outer_into_inner
+from sqlfront.planner.algebra.rules.partners_in_range import turn_partners_in_range_into_nearest
 from sqlfront.planner.algebra.rules.prune_columns import prune_columns
 from sqlfront.planner.algebra.rules.push_filters import push_filters
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
@@ -39,6 +40,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     close_transitively,
     turn_outer_into_inner,
     turn_left_into_anti,
+    turn_partners_in_range_into_nearest,
     turn_first_rows_into_nearest,
     turn_extremes_into_nearest,
     turn_row_numbers_into_islands,
@@ -53,6 +55,7 @@ WITH_FACTS: tuple[FactRule, ...] = (
     strengthen_equalities,
     turn_outer_into_inner,
     turn_left_into_anti,
+    turn_partners_in_range_into_nearest,
     turn_first_rows_into_nearest,
     turn_extremes_into_nearest,
     turn_row_numbers_into_islands,

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlfront.planner.algebra.rewriting import passed
+from sqlfront.planner.algebra.rules.nearest_first_rows import bounds_of
 from sqlfront.planner.algebra.scalars import Column, Scalar, can_fail, columns_of, conjunction, conjuncts
 from sqlfront.planner.algebra.terms import Filter, Join, Map, Term, free_columns
+from sqlfront.planner.algebra.unfailing import unfailing
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,15 @@ def _from_map(term: Map, outer: frozenset[Column]) -> Lifted | None:
 
 
 def _split(condition: Scalar, outer: frozenset[Column]) -> tuple[Sequence[Scalar], Sequence[Scalar]] | None:
-    """The conditions without and with outer columns; None if one that can fail must stay among the others."""
-    parts = conjuncts(condition)
-    if any(map(can_fail, parts)):
+    """The conditions without and with outer columns; None if one that can fail must stay among the others. Bounds of
+    ranges are computed such that they do not overflow."""
+    found = [one if not can_fail(one) else _bounded(one) for one in conjuncts(condition)]
+    parts = [one for one in found if one is not None]
+    if len(parts) < len(found):
         return None
     return [one for one in parts if not columns_of(one) & outer], [one for one in parts if columns_of(one) & outer]
+
+
+def _bounded(one: Scalar) -> Scalar | None:
+    bounds = [unfailing(bound) for bound in bounds_of(one)]
+    return None if None in bounds else conjunction([bound for bound in bounds if bound is not None])

@@ -37,8 +37,8 @@ from sqlfront.planner.algebra.scalars import (
     substitute,
 )
 from sqlfront.planner.algebra.terms import Common, Distinct, Filter, Join, JoinKind, Made, Map, Sort, Term, inputs_of
+from sqlfront.planner.algebra.unfailing import unfailing
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _JOINS = (("inner", False), ("inner", True), ("left", False))
 """The kinds of joins, and whether conditions stand apart from them."""
 Oriented = tuple[Operator, Scalar, Scalar]
@@ -107,32 +107,9 @@ def _in_join(term: Term) -> Join | None:
         return None
     inside: Sequence[Scalar | None] = conjuncts(rows.condition)
     if rows.kind == "left":
-        inside = [_unfailing(bound) for one in conjuncts(rows.condition) for bound in bounds_of(one)]
-    found = [*inside, *map(_unfailing, apart)]
+        inside = [unfailing(bound) for one in conjuncts(rows.condition) for bound in bounds_of(one)]
+    found = [*inside, *map(unfailing, apart)]
     return None if None in found else replace(rows, condition=conjunction([one for one in found if one is not None]))
-
-
-def _unfailing(condition: Scalar) -> Scalar | None:
-    """An inequality of columns, or of columns moved by constants; integers in a type in which they do not overflow.
-
-    None for any other condition: it might fail for rows without a partner.
-    """
-    if not isinstance(condition, Compare):
-        return None
-    left, right = _moved(condition.left), _moved(condition.right)
-    return None if left is None or right is None else replace(condition, left=left, right=right)
-
-
-def _moved(value: Scalar) -> Scalar | None:
-    if not isinstance(value, Call) or not can_fail(value):
-        return value
-    is_sum = value.form in ("({0} + {1})", "({0} - {1})", "{0} + {1}", "{0} - {1}")
-    if not is_sum or not all(isinstance(one, Ref | Constant) for one in value.arguments):
-        return None
-    if any(one.type not in _WHOLE for one in (value, *value.arguments)):
-        return value if value.type.startswith(("DATE", "TIMESTAMP")) else None
-    wide = (Call("CAST({0} AS HUGEINT)", (one,), "HUGEINT", strict=True, can_fail=False) for one in value.arguments)
-    return replace(value, arguments=tuple(wide), type="HUGEINT", can_fail=False)
 
 
 def _value(column: Column, values: Mapping[Column, Scalar]) -> Scalar:

@@ -553,6 +553,42 @@ def first_partner_within_bounds() -> Term:
     return Distinct(joined, cols(orders, "id"), order)
 
 
+def without_a_later_row() -> Term:
+    """NOT EXISTS of a row that is greater, with a condition of each side."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    own = compare(col(r, "b"), ">", number(0)), compare(col(s, "s_c"), "<>", number(7))
+    return Join("anti", r, s, both(eq(col(r, "a"), col(s, "s_b")), compare(col(s, "s_c"), ">", col(r, "b")), *own))
+
+
+def without_a_row_between() -> Term:
+    """The nearest row of the right may be beyond the other bound."""
+    q = Query()
+    orders, s = q.scan("orders"), q.scan("s", prefix="s_")
+    bounds = compare(col(s, "s_c"), ">=", col(orders, "price")), compare(col(s, "s_c"), "<", col(orders, "customer"))
+    return Join("anti", orders, s, both(*bounds))
+
+
+def without_a_later_row_or_tie() -> Term:
+    """Of equal rows, the one with the greater key is later."""
+    q = Query()
+    orders, later = q.scan("orders"), q.scan("orders", prefix="later_")
+    same = eq(col(orders, "customer"), col(later, "later_customer"))
+    greater = compare(col(later, "later_price"), ">", col(orders, "price"))
+    tie = both(
+        eq(col(orders, "price"), col(later, "later_price")),
+        compare(col(later, "later_id"), ">", col(orders, "id")),
+    )
+    return Join("anti", orders, later, both(same, Logic("OR", (greater, tie))))
+
+
+def with_a_row_between() -> Term:
+    q = Query()
+    orders, s = q.scan("orders"), q.scan("s", prefix="s_")
+    bounds = compare(col(s, "s_c"), ">=", col(orders, "price")), compare(col(s, "s_c"), "<", col(orders, "customer"))
+    return Join("semi", orders, s, both(*bounds))
+
+
 def range_of_each_order() -> Term:
     """Extremes of the partners within a range, which are NULL where all are, and their number, by a key."""
     q = Query()
@@ -646,6 +682,9 @@ EXAMPLES = {
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "turn_left_into_anti": (missing_alone, null_or_missing),
+    "turn_partners_in_range_into_nearest": (
+        without_a_later_row, without_a_row_between, without_a_later_row_or_tie, with_a_row_between,
+    ),
     "turn_first_rows_into_nearest": (nearest_price, next_of_distinct, first_partner_within_bounds),
     "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair),
     "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),

@@ -64,6 +64,7 @@ class RandomTerms:
         self.random, self._number, self._dependent, self._failing = random.Random(seed), 0, dependent, failing
         self._rare = random.Random(f"rare {seed}")  # Of its own: a rare form changes no term without it.
         self._chains = random.Random(f"chains {seed}")
+        self._ranges = random.Random(f"ranges {seed}")
 
     def term(self, depth: int, outer: Sequence[Column] = ()) -> Term:
         kind = self.random.choice(KINDS_OF_TERM) if depth else "scan"
@@ -186,6 +187,8 @@ class RandomTerms:
             return self._by_key(left, kind)
         if self._rare.random() < 0.35:
             return self._rare.choice((self._extremes, self._nearest))(left)
+        if self._ranges.random() < 0.2:
+            return self._partners(left)
         if self._chains.random() < 0.15:
             return self._chained(left)
         dependent = kind != "full" and self.random.random() < self._dependent
@@ -264,6 +267,21 @@ class RandomTerms:
             return Distinct(joined, left.columns, order)
         first = Windowed(self.column("BIGINT"), "row_number()", (), tuple(map(Ref, left.columns)), order)
         return Filter(Window(joined, (first,)), Compare("=", Ref(first.column), Constant("1", "BIGINT")))
+
+    def _partners(self, left: Term) -> Term:
+        """The rows with, or without, a partner within a range, or later than they are where ties are decided."""
+        right = self._scan()
+        time, mine = Ref(right.columns[-1]), Ref(self._ranges.choice(left.columns))
+        alike = [column for column in left.columns if column.type == mine.type]
+        bounds: list[Scalar] = [Compare(self._ranges.choice((">=", ">")), time, mine)]
+        if self._ranges.random() < 0.3:
+            tie = conjunction([Compare("=", time, mine), Compare(">", Ref(right.columns[0]), Ref(alike[0]))])
+            bounds = [Logic("OR", (Compare(">", time, mine), tie))]
+        elif self._ranges.random() < 0.6:
+            bounds.append(Compare(self._ranges.choice(("<", "<=")), time, Ref(self._ranges.choice(alike))))
+        if self._ranges.random() < 0.5:
+            bounds.append(Compare("=", Ref(right.columns[0]), self.value(left.columns, 0)))
+        return Join(self._ranges.choice(("semi", "anti", "anti")), left, right, conjunction(bounds))
 
     def _extremes(self, left: Term) -> Term:
         """Each distinct row with extremes of its partners within a range."""

@@ -74,7 +74,7 @@ def test_each_pair_of_rows_is_in_one_part(seed: int) -> None:
     ("condition", "update", "select"),
     [
         (OVERLAP, "O(N log N)", "r.id, s.id AS other"),
-        (OVERLAP, "O(N log N)", "r.k, count(*) AS n"),
+        (OVERLAP, "O(log^2 N) amortised", "r.k, count(*) AS n"),
         (OVERLAP, "O(N log N + change of a block's result * log N)", "r.id, max(s.b) AS last"),
         (LATER, "O(log N)", "r.id, s.id AS other"),
         (LATER, "O(log N)", "r.k, count(*) AS n"),

@@ -23,6 +23,7 @@ BLOCKS = {
     "in": "SELECT r.a, r.n FROM r WHERE r.b IN (SELECT b FROM s WHERE c > 0)",
     "exists": "SELECT count(*) AS n FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.b = r.b AND s.c = r.a)",
     "exists another": "SELECT r.b, sum(n) AS n FROM r WHERE EXISTS (SELECT 1 FROM e WHERE e.y > r.a) GROUP BY r.b",
+    "not exists greater": "SELECT r.a, r.n FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.b = r.b AND s.c > r.a)",
     "in of two tables": "SELECT r.a FROM r WHERE r.b IN (SELECT s.b FROM s, e WHERE s.c = e.x)",
     "groups joined on their key": (
         "SELECT g.b, g.total, r.a FROM (SELECT b, sum(c) AS total FROM s GROUP BY b) g JOIN r ON r.b = g.b"
