@@ -268,19 +268,23 @@ def copied_rows(table):
 def add_run(table, scratch, rows, count, used):
     """Make a run of `count` entries at `rows`, which it gives back, of the `used` first new ones, and of runs."""
     boxes = load(table, BOXES)
-    total = count + used
-    kept = load(boxes, BOX_RUNS)
-    whole = used
-    for i in range(kept):
+    runs = load(boxes, BOX_RUNS)
+    kept = runs
+    whole = count + used
+    total = whole
+    for i in range(runs - 1, -1, -1):
+        is_no_longer = load(load(boxes, BOX_RUN + i), RUN_SIZE) <= whole
         whole += load(load(boxes, BOX_RUN + i), RUN_SIZE)
-    everything = whole > 2 * load(table, LIVE) + FEW
-    while kept > 0 and (everything or load(load(boxes, BOX_RUN + kept - 1), RUN_SIZE) <= total):
-        kept -= 1
-        total += load(load(boxes, BOX_RUN + kept), RUN_SIZE)
+        if is_no_longer:
+            kept = i
+            total = whole
+    if whole > 2 * load(table, LIVE) + FEW:
+        kept = 0
+        total = whole
     pairs = realloc(0, max(1, total) * 2 * 16)
     taken = pair_up(table, pairs, 0, rows, count)
     taken = pair_up(table, pairs, taken, load(boxes + BOX_NEW * 8, LIST_AT), used)
-    for i in range(kept, load(boxes, BOX_RUNS)):
+    for i in range(kept, runs):
         run = load(boxes, BOX_RUN + i)
         taken = pair_up(table, pairs, taken, load(run, RUN_ENTRIES), load(run, RUN_SIZE))
     sort_pairs(load(boxes, BOX_FIRST), pairs, total, pairs + total * 16)
@@ -288,7 +292,7 @@ def add_run(table, scratch, rows, count, used):
     made = make_run(table, scratch, pairs, left) if left > 0 else 0
     free(pairs)
     free(rows)
-    for i in range(kept, load(boxes, BOX_RUNS)):
+    for i in range(kept, runs):
         store(boxes, BOX_BYTES, load(boxes, BOX_BYTES) - load(load(boxes, BOX_RUN + i), RUN_BYTES))
         free(load(boxes, BOX_RUN + i))
     if made != 0:
