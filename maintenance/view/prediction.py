@@ -7,7 +7,7 @@ and one more for each index.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from math import sqrt
+from math import log2, sqrt
 
 from sqlfront.maintenance.tree.carrying import carry_steps
 from sqlfront.maintenance.tree.missing_rows import routes
@@ -116,7 +116,8 @@ class _Prices:
             elif step.access == "range sum":
                 total += rows * (FOUND + 2 * self._sizes.depth(step.view))
             elif step.access == "box sum":
-                total += rows * (FOUND + self._sizes.depth(step.view) ** 2 / 2)
+                # The sets that are searched have the rows of all keys.
+                total += rows * (FOUND + log2(1 + self._sizes.rows(step.view)) ** 2 / 2)
             else:
                 total += rows * FOUND
         return total, rows

@@ -41,9 +41,12 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
     free, root, listing = min(found, key=lambda tree: bool(tree[2]))
     added = tuple(variable for variable in free if variable not in definition.free)
     summed = any(sums_boxes(node, definition) for node in root.walk())
-    cost = RANGES if listing else BOX_SUMS if summed else RANGES_LOGARITHMIC
-    if boxes and listing:
-        cost = replace(BOXES, space=BOX_SUMS.space) if summed else BOXES
+    if not listing:
+        cost = BOX_SUMS if summed else RANGES_LOGARITHMIC
+    elif summed:
+        cost = replace(BOXES if boxes else BOX_SUMS, update=RANGES.update, space=BOX_SUMS.space)
+    else:
+        cost = BOXES if boxes else RANGES
     listed = (boxes and listing) or any(
         node.comparisons and any(child.connex for child in node.children) for node in root.walk()
     )

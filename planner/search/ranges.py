@@ -75,7 +75,7 @@ def meets_one(node: Node, child: Node, definition: Definition) -> bool:
         bound |= label
     fresh = ((other, wanted & frozenset(other.variables) - bound) for other in others)
     return all(
-        (_is_one_order(lacking, definition) or _is_summed_box(node, other, lacking, definition))
+        (_is_summed_range(node, lacking, definition) or _is_summed_box(node, other, lacking, definition))
         and _are_bounds(node.comparisons, lacking, bound)
         for other, lacking in fresh
     )
@@ -87,6 +87,13 @@ def sums_boxes(node: Node, definition: Definition) -> bool:
     pairs = [(one, other) for one in node.children for other in node.children if one is not other]
     fresh = [(other, wanted & frozenset(other.variables) - {*one.variables, *node.variables}) for one, other in pairs]
     return any(_is_summed_box(node, other, lacking, definition) for other, lacking in fresh)
+
+
+def _is_summed_range(node: Node, fresh: frozenset[str], definition: Definition) -> bool:
+    """Whether a child's sum is looked up by its key, or by variables that rows can be sorted by, with a bound below at
+    most and one above."""
+    tests = [test for test in node.comparisons if test.scheme & fresh]
+    return not tests or (_is_one_order(fresh, definition) and is_range(tests, definition))
 
 
 def _is_summed_box(node: Node, child: Node, fresh: frozenset[str], definition: Definition) -> bool:

@@ -130,6 +130,7 @@ def test_blocks_are_drawn_as_the_views_they_are(con):
         "SELECT o.c_id, i.price FROM orders o JOIN items i ON o.o_id = i.o_id",
         "SELECT DISTINCT o.c_id, i.price FROM orders o JOIN items i ON o.o_id = i.o_id",
         "SELECT name, sum(price) AS s FROM customers JOIN orders USING (c_id) JOIN items USING (o_id) GROUP BY name",
+        "SELECT count(*) AS n FROM orders o JOIN items i ON o.o_id < i.o_id AND o.c_id < i.price",
     ],
 )
 def test_the_prediction_is_near_what_is_observed(query):

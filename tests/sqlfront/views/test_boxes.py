@@ -139,6 +139,37 @@ def test_sums_by_dominance_cost_the_square_of_a_logarithm(query: str) -> None:
     assert all(found < 4 * log2(rows) ** 2 for rows, found in steps.items()), steps
 
 
+@pytest.mark.parametrize(
+    ("columns", "join"), [("u.id, count(*) AS n", "u.k = r.k"), ("u.v, sum(r.v) AS n", "u.id = s.id")]
+)
+def test_a_third_table_is_not_listed_for_a_sum_over_a_box_each(columns: str, join: str) -> None:
+    """The box is summed up by the column that the third table joins by, before that table is met."""
+    rows = 1000
+    with sqlfront.connect(":memory:") as con:
+        for table in "rsu":
+            con.execute(f"CREATE CHANGE TABLE {table} (id BIGINT, k BIGINT, a BIGINT, b BIGINT, v BIGINT) "
+                        "WITH (retain = true)")  # fmt: skip
+            con.execute(f"INSERT INTO {table} SELECT i, i % 100, i * 7919 % 9973, i * 7919 % 9973 + i % 30, i % 9 "
+                        f"FROM range({rows}) AS t(i)")  # fmt: skip
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {columns} FROM r JOIN s ON s.a <= r.b AND r.a <= s.b, u "
+                    f"WHERE {join} GROUP BY ALL")  # fmt: skip
+        most = max(steps_of(con, table, (5, 7, x, x + 9, 1)) for table in "rsu" for x in (0, 5000, 9990))
+        assert most < 3 * log2(rows) ** 2
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+def test_sums_over_boxes_beside_listed_rows_are_stated_as_space() -> None:
+    """Points of a group meet the intervals around them, whose sums the points look up: two columns of one table."""
+    with sqlfront.connect(":memory:") as con:
+        fill(con, 100)
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT r.e, sum(s.k) AS n FROM r JOIN s ON r.s BETWEEN s.s AND s.e "
+                    "GROUP BY r.e")  # fmt: skip
+        found = con.explain("v")
+        assert "sums over boxes of" in str(found)
+        costs = found.to_dict()["cost"]
+        assert (costs["update"], costs["space"]) == ("O(N log N)", "O(N log N)")
+
+
 RECTANGLES = """
 CREATE CHANGE TABLE p (k BIGINT, x BIGINT, y BIGINT, id BIGINT);
 CREATE TABLE q (k BIGINT, x1 BIGINT, x2 BIGINT, y1 BIGINT, y2 BIGINT, id BIGINT, CHECK (x1 <= x2), CHECK (y1 <= y2));
