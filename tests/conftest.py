@@ -64,8 +64,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the tests themselves out of garbage collections, each of which would look at all of them, and collect ten
-    times as seldom: 3 % of the time of all tests."""
+    """Leave the tests themselves out of garbage collections, each of which would look at all of them, and collect a
+    tenth as often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(7000)

@@ -57,9 +57,9 @@ def test_sums_are_those_of_duckdb(name: str, tables: str) -> None:
             con.execute(f"CREATE TABLE {table} (k INT, i INT, x DOUBLE, y DOUBLE, f FLOAT)")
         query = f"SELECT r.k, {SUMS[name]} AS t, count(*) AS n FROM {tables} GROUP BY r.k"
         con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
-        for turn in range(26):
+        for turn in range(40):
             table = rng.choice("rs")
-            if turn % 13 == 12:
+            if turn % 20 == 19:
                 con.execute(f"DELETE FROM {table}")
             elif rng.random() < 0.4:
                 con.execute(f"DELETE FROM {table} WHERE hash(k, i, x, y, {turn}) % 2 = 0")
