@@ -59,7 +59,7 @@ def test_partners_are_right_after_every_epoch(con, monkeypatch):
     rows = RandomRows(random.Random(47))
     for _ in range(6):
         con.apply(rows.epoch())
-    changed = follow(con, views, rows, 10)
+    changed = follow(con, views, rows, 16)
     assert all(changed[name] > 1 for name in QUERIES), changed
 
 

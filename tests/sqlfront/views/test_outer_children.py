@@ -247,7 +247,7 @@ def test_children_are_right_after_every_epoch(con: sqlfront.Connection, queries:
     for name, query in queries.items():
         con.execute(f'CREATE MATERIALIZED VIEW "{name}" AS {query}')
         assert has_child(con, f'"{name}"'), name
-    changed = follow(con, queries, rows, 7)
+    changed = follow(con, queries, rows, 10)
     assert sum(count > 1 for count in changed.values()) > len(queries) // 2, changed
 
 

@@ -99,7 +99,7 @@ def test_every_write_is_what_duckdb_writes(con: Any, short: list[bool], seed: in
     """In transactions too, which end either way; an error ends one."""
     plain, choice, failed, inside = duckdb.connect(), random.Random(seed), 0, False
     plain.execute(f"CREATE TABLE c {COLUMNS}")
-    for step in range(80):
+    for step in range(110):
         text, params = batch(choice) if choice.random() < 0.15 else statement(choice)
         if choice.random() < 0.25:
             word = choice.choice(["COMMIT", "COMMIT", "ROLLBACK"]) if inside else "BEGIN"
