@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
+
+LETTERS = st.characters(exclude_categories=["Cs"])
+"""All characters of texts, as `st.text()` has them. That finds them by encoding each one, for 2 s in a fresh tree."""
 
 
 def parts(count: int) -> list[Any]:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -284,11 +285,12 @@ class Balance(Attachment):
         """Each table that part trees keep, or share, is the sum over the joins of the parts that its part trees
         read."""
         expected: dict[int, tuple[Table, dict[tuple[int, ...], tuple[int, ...]]]] = {}
+        rows_of = cache(Table.rows)  # Part trees share parts.
         for kept in self.part_trees.trees:
             for view in self.part_trees.filled(kept):
                 assert view.table is not None and view.shape is not None
                 found = expected.setdefault(id(view.table), (view.table, {}))[1]
-                for key, values in recomputed(view).items():
+                for key, values in _recomputed(view, rows_of).items():
                     sums = [a + b for a, b in zip(found.get(key, (0,) * len(values)), values, strict=True)]
                     found[key] = tuple(sums)
         for table, rows in expected.values():
@@ -304,7 +306,9 @@ def fitting_base(base: int, size: int) -> int:
     return base
 
 
-def recomputed(view: View) -> dict[tuple[int, ...], tuple[int, ...]]:
+def _recomputed(
+    view: View, rows_of: Callable[[Table], dict[tuple[int, ...], tuple[int, ...]]]
+) -> dict[tuple[int, ...], tuple[int, ...]]:
     """The rows that a stored view of a tree should have: its leaves joined one after the other. For tests."""
     assert view.shape is not None
     joined: list[tuple[dict[str, tuple[int, ...]], dict[Part, int]]] = [({}, {COUNT: 1})]
@@ -313,7 +317,7 @@ def recomputed(view: View) -> dict[tuple[int, ...], tuple[int, ...]]:
         places = {variable: leaf.shape.places([variable]) for variable in leaf.shape.variables}
         shared = [variable for variable in places if joined and variable in joined[0][0]]
         matches: dict[tuple[tuple[int, ...], ...], list[tuple[dict[str, tuple[int, ...]], dict[Part, int]]]] = {}
-        for key, values in leaf.table.rows().items():
+        for key, values in rows_of(leaf.table).items():
             codes = {variable: tuple(key[p] for p in own) for variable, own in places.items()}
             matched = matches.setdefault(tuple(codes[variable] for variable in shared), [])
             matched.append((codes, dict(zip(leaf.shape.parts, values, strict=True))))

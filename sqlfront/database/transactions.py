@@ -312,9 +312,8 @@ def captured(
     tables = [name for name in chosen if database.relation_key(name) in database.engine.relations]
     if not tables:
         return {}
-    import numpy as np
-
     from sqlfront.maintenance.engine import Change
+    from sqlfront.storage.codecs.arrow_batches import numbers_of
 
     if consume:
         read = database.capture.take(con, tables, own=own, within=partial(lossless, con))
@@ -324,7 +323,7 @@ def captured(
     found = {}
     for name, rows in read.items():
         relation = database.engine.relations[database.relation_key(name)]
-        weights = rows.column("_weight").to_numpy().astype(np.int64)
+        weights = numbers_of(rows.column("_weight"))
         place = {column.casefold(): i for i, column in enumerate(rows.column_names)}
         columns = [rows.column(place[column.name.casefold()]) for column in relation.columns]
         names = [column.name for column in relation.columns]

@@ -60,15 +60,17 @@ def _differing(con: Any, entry: ViewEntry, names: Sequence[str]) -> pa.Table:
     """The rows of one side that have no partner on the other, a row once per copy, with `_difference`."""
     columns = list(zip(names, entry.definition.columns, strict=True))
     outputs = ", ".join(f"{name} AS {quote(column)}" for name, (column, _) in columns)
-    if floats := [name for name, (_, type_) in columns if type_ in ("FLOAT", "DOUBLE")]:
+    found = _once_per_copy(con.sql(_counted(names, outputs)).to_arrow_table())
+    floats = [name for name, (_, type_) in columns if type_ in ("FLOAT", "DOUBLE")]
+    if found.num_rows and floats:
         return con.sql(_unpaired(entry, names, floats, outputs)).to_arrow_table()
-    return _once_per_copy(con.sql(_counted(names, outputs)).to_arrow_table())
+    return found
 
 
 def _counted(names: Sequence[str], outputs: str) -> str:
-    """SQL for the rows of different number, without floating columns, and how many more are expected than found.
+    """SQL for the rows of different number, and how many more are expected than found.
 
-    Counting takes half the time of pairing.
+    Counting takes half the time of pairing, and a quarter where columns are floating. Equal rows have partners.
     """
     return (
         f"SELECT '' AS _difference, {outputs}, more FROM (SELECT {', '.join(names)}, sum(sign)::BIGINT AS more FROM "

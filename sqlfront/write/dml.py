@@ -27,6 +27,7 @@ from sqlfront.database.user_settings import lossless
 from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
 from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.arrow_batches import numbers_of
 from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import exact, quote
@@ -332,7 +333,7 @@ def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.n
             f"SELECT {names}, 1 FROM ({after} EXCEPT ALL {before})"
         )
         rows = exported(changed).to_arrow_table()
-    weights = rows.column("__weight").to_numpy().astype(np.int64)
+    weights = numbers_of(rows.column("__weight"))
     return rows.drop_columns(["__weight"]), weights
 
 

@@ -300,11 +300,13 @@ class Capture:
 
         own: True = made by this transaction, False = left behind by others, None = both.
         """
+        from sqlfront.storage.codecs.arrow_batches import numbers_of
+
         found, marks = {}, {}
         for captured in self._chosen(tables):
             rows = exported(con.sql(pending_query(self.database, captured, own))).to_arrow_table()
             if rows.num_rows:
-                marks[captured.table] = int(rows.column(rows.num_columns - 1).to_numpy().max()), rows.num_rows
+                marks[captured.table] = int(numbers_of(rows.column(rows.num_columns - 1)).max()), rows.num_rows
                 found[captured.table] = rows.select(range(rows.num_columns - 1))
         return Pending(found, own, marks)
 

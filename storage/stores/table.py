@@ -236,7 +236,7 @@ class Table:
     def count_of(self, key: Sequence[int]) -> int:
         """The count of the row with this key, 0 without one. O(1)."""
         row = self.find(key)
-        return 0 if row is None else self._value(self._row(row), 0)
+        return 0 if row is None else _number(self._list_of(row), self.keys, self.limbs)
 
     def size_of(self, key: np.ndarray) -> int:
         """Of a group table: how many members the group of this key has. O(1)."""
@@ -341,13 +341,13 @@ class Table:
                 upkeep.rescale(table.address, value, bits)
 
     def rows(self) -> dict[tuple[int, ...], tuple[int, ...]]:
-        """Every live row as key words -> values; for tests and small tables."""
-        out = {}
-        for row in self._live_rows():
-            words = self._row(row)
-            values = [self._value(words, v) for v in range(self.values)]
-            out[tuple(int(w) for w in words[: self.keys])] = tuple(values)
-        return out
+        """Every live row as key words -> values; for tests and small tables. O(words of all rows)."""
+        words, keys, limbs = self._all_words(), self.keys, self.limbs
+        places = [keys + v * limbs for v in range(self.values)]
+        return {
+            tuple(words[row][:keys]): tuple(_number(words[row], place, limbs) for place in places)
+            for row in self._live_rows()
+        }
 
     def key_of(self, row: int) -> tuple[int, ...]:
         """The key words of a row by its number."""
@@ -365,9 +365,11 @@ class Table:
         width = int(self.header[at.WIDTH])
         return words_at(self.header[at.ROWS] + row * width * 8, width)
 
-    def _value(self, words: np.ndarray, v: int) -> int:
-        first = self.keys + v * self.limbs
-        return int.from_bytes(words[first : first + self.limbs].tobytes(), "little", signed=True)
+    def _all_words(self) -> list[list[int]]:
+        """The words of every row by its number, free ones too: read at once in a tenth of the time of one by one."""
+        used, width = int(self.header[at.USED]), int(self.header[at.WIDTH])
+        found: list[list[int]] = words_at(self.header[at.ROWS], used * width).reshape(used, width).tolist()
+        return found
 
     def _live_rows(self) -> list[int]:
         h = self.header
@@ -376,62 +378,74 @@ class Table:
 
     def _check(self) -> None:
         """Assert every invariant of slots, free list, indexes, lists and group sums. O(rows), between epochs only."""
-        h = self.header
-        live = self._live_rows()
-        alive = set(live)
+        h, words, live, count = self.header, self._all_words(), self._live_rows(), self.keys
+        alive, first, width = set(live), int(h[at.ROWS]), int(h[at.WIDTH])
         assert len(live) == self.live and len(alive) == len(live), "slots and live count disagree"
         assert h[at.DIRTY_USED] == 0, "rows wait to be swept"
         slots = words_at(h[at.SLOTS], h[at.MASK] + 1)
-        for place in np.nonzero(slots)[0]:
-            words = self._row(int(slots[place] & 0xFFFFFFFF) - 1)
-            key = np.ascontiguousarray(words[: max(1, self.keys)])
-            assert kernels.hash_words(key.ctypes.data, self.keys) == slots[place] >> 32, "a slot's hash is wrong"
-        keys = {self.key_of(row) for row in live}
+        for slot in slots[slots != 0].tolist():
+            address = first + ((slot & 0xFFFFFFFF) - 1) * width * 8
+            assert kernels.hash_words(address, count) == slot >> 32, "a slot's hash is wrong"
+        keys = {tuple(words[row][:count]) for row in live}
         assert len(keys) == len(live), "a key occurs twice"
         free, seen = int(h[at.FREE]), 0
         while free:
             seen += 1
             assert free - 1 not in alive, "a live row is on the free list"
-            free = int(self._row(free - 1)[0])
+            free = words[free - 1][0]
         assert seen + len(live) == h[at.USED], "rows leaked"
         for x, (places, group) in enumerate(zip(self.indexes, self.groups, strict=True)):
-            self._check_index(x, places, group, live)
+            self._check_index(x, places, group, live, words)
             group._check()
 
-    def _check_index(self, x: int, places: tuple[int, ...], group: Table, live: list[int]) -> None:
+    def _check_index(
+        self, x: int, places: tuple[int, ...], group: Table, live: list[int], words: list[list[int]]
+    ) -> None:
         from sqlfront.storage.stores.checked_order import check_order
 
+        first, width = int(self.header[at.ROWS]), int(self.header[at.WIDTH])
         expected: dict[tuple[int, ...], list[int]] = {}
         for row in live:
-            if ordering.is_listed(self.address, x, self._row(row).ctypes.data):
-                expected.setdefault(tuple(int(self._row(row)[p]) for p in places), []).append(row)
-        found = {group.key_of(row): row for row in group._live_rows()}
+            if ordering.is_listed(self.address, x, first + row * width * 8):
+                expected.setdefault(tuple(words[row][p] for p in places), []).append(row)
+        groups, count = group._all_words(), group.keys
+        found = {tuple(groups[row][:count]): row for row in group._live_rows()}
         assert found.keys() == expected.keys(), "groups and members disagree"
-        link = int(self.header[at.LINKS]) + 2 * x
+        link, last = int(self.header[at.LINKS]) + 2 * x, int(group.header[at.TAIL])
         for row in live:
-            assert int(self._row(row)[link + 1]) & 0x80000000 == 0, "a row that is in no list has no number of a group"
+            assert words[row][link + 1] & 0x80000000 == 0, "a row that is in no list has no number of a group"
         for key, group_row in found.items():
-            tail = group._row(group_row)[int(group.header[at.TAIL])]
-            head, size = int(tail & 0xFFFFFFFF), int(tail >> 32)
+            tail = groups[group_row][last]
+            head, size = tail & 0xFFFFFFFF, tail >> 32
             assert size == len(expected[key]), "a group's size is wrong"
             members, back, skip = [], [], []
             while head:
                 members.append(head - 1)
-                words = self._row(head - 1)
-                back.append(int((words[link] >> 32) & 0xFFFFFFFF) - 1)
-                skip.append(int((words[link + 1] >> 32) & 0xFFFFFFFF) - 1)
-                assert int(words[link + 1] & 0xFFFFFFFF) == group_row, "a member's group is wrong"
-                head = int(words[link] & 0xFFFFFFFF)
+                own = words[head - 1]
+                back.append((own[link] >> 32 & 0xFFFFFFFF) - 1)
+                skip.append((own[link + 1] >> 32 & 0xFFFFFFFF) - 1)
+                assert own[link + 1] & 0xFFFFFFFF == group_row, "a member's group is wrong"
+                head = own[link] & 0xFFFFFFFF
             assert back == members[-1:] + members[:-1], "a back link is wrong"
             assert sorted(members) == expected[key], "a list misses members"
             if not self.header[at.ORDER] or int(words_at(self.header[at.ORDER], 1)[0]) != x:
                 assert skip == [*members, -1, -1][2:], "a link to the next member but one is wrong"
             else:
-                root = group._row(group_row)[int(group.header[at.TAIL]) + 1]
-                check_order(self.address, self.header, self._row, members, link, int(root) & 0xFFFFFFFF)
+                root = groups[group_row][last + 1] & 0xFFFFFFFF
+                check_order(self.address, self.header, self._row, members, link, root)
             for v in range(group.values):
-                total = sum(self._value(self._row(row), v) for row in members)
-                assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
+                total = sum(_number(words[row], self.keys + v * self.limbs, self.limbs) for row in members)
+                assert total == _number(groups[group_row], count + v * group.limbs, group.limbs), (
+                    "a group's sum is wrong"
+                )
+
+
+def _number(words: Sequence[int], place: int, limbs: int) -> int:
+    """A number of so many words, the lowest first; the highest has the sign."""
+    if limbs == 1:
+        return words[place]
+    low = sum((words[place + i] & 0xFFFFFFFFFFFFFFFF) << 64 * i for i in range(limbs - 1))
+    return low + (words[place + limbs - 1] << 64 * (limbs - 1))
 
 
 def _bytes(h: np.ndarray) -> int:

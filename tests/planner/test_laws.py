@@ -21,6 +21,7 @@ from sqlfront.planner.theory.keys import constant_keys
 from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes, fill
 from tests.planner.strategies import databases, definitions, queries, rings_and_cliques
+from tests.slices import examples
 
 
 def has_join_tree(edges: Edges) -> bool:
@@ -80,7 +81,7 @@ def test_class_is_the_definitions_and_plan_keeps_the_contract() -> None:
         assert found[kind] >= 10, found
 
 
-@settings(max_examples=200, deadline=None)
+@examples(133)
 @given(definitions(acyclic=True, keyed=True))
 def test_a_tree_found_for_its_keys_is_constant_under_them(definition: Definition) -> None:
     assume(is_free_connex(hypergraph(definition), definition.free))
@@ -88,7 +89,7 @@ def test_a_tree_found_for_its_keys_is_constant_under_them(definition: Definition
     assert tree is None or constant_keys(tree, definition) is not None
 
 
-@settings(max_examples=300, deadline=None)
+@examples(200)
 @given(definitions() | definitions(acyclic=True))
 def test_decisions_equal_their_definitions(definition: Definition) -> None:
     edges, free = hypergraph(definition), definition.free
@@ -99,7 +100,7 @@ def test_decisions_equal_their_definitions(definition: Definition) -> None:
         assert (find_free_path(edges, free) is None) == is_free_connex_by_head(edges, free)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(133)
 @given(definitions(acyclic=True, keyed=True))
 def test_a_simple_tree_exists_exactly_for_q_hierarchical_queries(definition: Definition) -> None:
     edges, free = hypergraph(definition), definition.free
@@ -108,7 +109,7 @@ def test_a_simple_tree_exists_exactly_for_q_hierarchical_queries(definition: Def
     assert (tree is not None) == is_q_hierarchical_by_definition(edges, free)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(133)
 @given(definitions(acyclic=True))
 def test_without_keys_only_simple_trees_are_constant(definition: Definition) -> None:
     plan = plan_view(definition)
@@ -117,7 +118,7 @@ def test_without_keys_only_simple_trees_are_constant(definition: Definition) -> 
     assert constant == is_q_hierarchical_by_definition(hypergraph(definition), plan.free)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(100)
 @given(definitions(acyclic=True, atoms=5))
 def test_extension_is_the_least(definition: Definition) -> None:
     edges, free = hypergraph(definition), definition.free
@@ -129,7 +130,7 @@ def test_extension_is_the_least(definition: Definition) -> None:
             assert works == (set(extra) == set(added)) or (works and set(added) < set(extra))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(133)
 @given(rings_and_cliques())
 def test_a_cycle_is_a_minimal_one(definition: Definition) -> None:
     edges = hypergraph(definition)
@@ -144,7 +145,7 @@ def test_a_cycle_is_a_minimal_one(definition: Definition) -> None:
             assert edges[atom] & set(cycle.variables) == pair
 
 
-@settings(max_examples=200, deadline=None)
+@examples(133)
 @given(st.data())
 def test_the_tree_computes_the_query(data: st.DataObject) -> None:
     """Filled bottom-up and walked from the root, the tree gives each row over `free` once, with its multiplicity."""
@@ -155,7 +156,7 @@ def test_the_tree_computes_the_query(data: st.DataObject) -> None:
     assert_computes(plan, definition, rows)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(133)
 @given(st.data())
 def test_a_constant_plan_looks_up_one_row(data: st.DataObject) -> None:
     """Where updates are said to be O(1), some guard beside each child has at most one row for what the two share."""
@@ -178,7 +179,7 @@ def test_a_constant_plan_looks_up_one_row(data: st.DataObject) -> None:
             assert min(worst) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@examples(66)
 @given(definitions(acyclic=True), st.lists(st.integers(1, 10**6), min_size=6, max_size=6))
 def test_cardinalities_choose_among_trees_of_the_same_class(definition: Definition, sizes: list[int]) -> None:
     plain = plan_view(definition)

@@ -18,6 +18,7 @@ from tests.planner.notation import read_texts
 from tests.planner.strategies import queries
 from tests.planner.test_laws import is_q_hierarchical_by_definition
 from tests.planner.theory.test_core import query
+from tests.slices import examples
 
 
 def tasks(definition: Definition) -> dict[str, Task]:
@@ -46,7 +47,7 @@ def is_t_hierarchical_by_definition(definition: Definition) -> bool:
     return nested and all(atoms[y] <= atoms[x] or not atoms[x] & atoms[y] for x in free for y in bound)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(200)
 @given(queries())
 def test_without_keys_and_self_joins_nothing_is_open(definition: Definition) -> None:
     definition = replace(definition, atoms=tuple(replace(atom, keys=()) for atom in definition.atoms))

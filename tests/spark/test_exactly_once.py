@@ -36,8 +36,8 @@ def give(directory, batches):
     return expected
 
 
-def check(spark, directory, deaths):
-    expected = give(directory, 4)
+def check(spark, directory, deaths, batches=4):
+    expected = give(directory, batches)
     for when, number in deaths:
         done = run("killed", directory, when, number)
         assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr[-2000:]
@@ -46,7 +46,7 @@ def check(spark, directory, deaths):
 
 @pytest.mark.parametrize("when", ["after", pytest.param("before", marks=pytest.mark.slow)])
 def test_a_killed_stream_loses_nothing_and_doubles_nothing(spark, tmp_path, when):
-    check(spark, tmp_path, [(when, 2)])
+    check(spark, tmp_path, [(when, 2)], batches=3)
 
 
 @pytest.mark.slow

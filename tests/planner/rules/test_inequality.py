@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlfront.planner.classify import plan_view
@@ -17,13 +17,14 @@ from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes, join_naively
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import compared, databases
+from tests.slices import examples
 
 
 def compare(text: str, *comparisons: Comparison) -> Definition:
     return replace(parse_definition(text), comparisons=comparisons)
 
 
-@settings(max_examples=150)
+@examples(100)
 @given(st.data(), compared(), st.booleans())
 def test_the_tree_computes_the_query(data: st.DataObject, definition: Definition, materialize: bool) -> None:
     plan = plan_view(definition, materialize=materialize)

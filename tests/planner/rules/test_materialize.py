@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlfront.planner.classify import plan_view
@@ -17,13 +17,14 @@ from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import databases, queries
+from tests.slices import examples
 
 
 def _plan(definition: Definition) -> Plan:
     return plan_view(definition, materialize=True)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(100)
 @given(queries(), st.data())
 def test_every_query_has_a_tree_that_gives_its_rows(definition: Definition, data: st.DataObject) -> None:
     if len(definition.atoms) < 2:

@@ -8,13 +8,14 @@ from itertools import permutations, product
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.query import Atom, Condition, Definition, LeafColumn, RawColumn
 from sqlfront.planner.theory.core import minimise
 from tests.planner.notation import parse_definition
+from tests.slices import examples
 
 Row = tuple[int | None, ...]
 Database = Mapping[str, Sequence[tuple[Row, frozenset[str]]]]
@@ -301,7 +302,7 @@ def _renames(one: Definition, ordered: Sequence[Atom]) -> bool:
     return len(set(renamed.values())) == len(renamed)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(333)
 @given(st.integers(0, 2**32))
 def test_the_core_has_the_same_answers(seed: int) -> None:
     definition, choose = random_query(seed), Random(seed)
@@ -313,7 +314,7 @@ def test_the_core_has_the_same_answers(seed: int) -> None:
         assert answers(core, database) == answers(definition, database)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(333)
 @given(st.integers(0, 2**32))
 def test_no_atom_of_the_core_is_redundant(seed: int) -> None:
     core = minimise(random_query(seed))
@@ -321,7 +322,7 @@ def test_no_atom_of_the_core_is_redundant(seed: int) -> None:
         assert contains_fewer_answers(core, without_atom(core, atom)), (core, atom)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(333)
 @given(st.integers(0, 2**32))
 def test_any_order_leads_to_the_same_core(seed: int) -> None:
     definition = random_query(seed)
@@ -329,7 +330,7 @@ def test_any_order_leads_to_the_same_core(seed: int) -> None:
     assert is_isomorphic(minimise(definition), minimise(replace(definition, atoms=shuffled)))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32))
 def test_each_folded_atom_is_said_to_fold_onto_one_that_is_left(seed: int) -> None:
     definition = random_query(seed)
@@ -340,7 +341,7 @@ def test_each_folded_atom_is_said_to_fold_onto_one_that_is_left(seed: int) -> No
     assert all(target in left for _, target in pairs)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(200)
 @given(st.integers(0, 2**32))
 def test_the_core_is_never_in_a_harder_class(seed: int) -> None:
     ranks = ["q-hierarchical", "free-connex", "acyclic", "cyclic"]

@@ -71,7 +71,7 @@ def test_extrema_are_those_of_the_query():
     changed, before, choose = Counter(), {}, random.Random(8)
     con.execute("INSERT INTO r SELECT i % 3, i % 2, i % 4, i FROM range(5) x(i)")
     con.execute("INSERT INTO s SELECT i % 2, 0, i, 1 FROM range(3) x(i)")
-    for _ in range(10):
+    for _ in range(7):
         con.execute(change(choose))
         for number, query in enumerate(VIEWS.values()):
             found = Counter(con.execute(f"FROM v{number}").fetchall())

@@ -39,7 +39,7 @@ def test_views_and_feeds_follow_duckdb() -> None:
     feeds = [con.view(f"v{number}").subscribe(timeout=0) for number in range(len(QUERIES))]
     followed: list[Counter] = [Counter() for _ in QUERIES]
     most = Counter()
-    for _ in range(13):
+    for _ in range(11):
         con.execute(change(rng))
         for number, query in enumerate(QUERIES):
             wanted = Counter(con.execute(query).fetchall())

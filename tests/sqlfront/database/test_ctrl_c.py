@@ -106,8 +106,8 @@ def test_ctrl_c_leaves_whole_epochs(con, way):
     size = 20_000 if way in ("apply", "transaction") else 1
     con.execute("INSERT INTO t VALUES (1, 1), (2, 5)")
     counts = []
-    for number in range(12):
-        repeat_until_interrupted(lambda: WAYS[way](con), 0.001 + 0.004 * number)
+    for number in range(9):
+        repeat_until_interrupted(lambda: WAYS[way](con), 0.001 + 0.005 * number)
         con.rollback()
         [(n, s)] = con.execute("SELECT * FROM all_rows").fetchall()
         assert n == (s or 0)

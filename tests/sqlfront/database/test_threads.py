@@ -14,7 +14,7 @@ import pytest
 
 import sqlfront
 
-SECONDS = 2.0
+SECONDS = 1.2
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import sqlfront
 from sqlfront.database import stored_views
 from sqlfront.maintenance.engine import Engine
 from tests.slices import parts
+from tests.sqlfront.snapshots.test_snapshots import copy_of
 
 TABLES = "CREATE TABLE r (a INTEGER, b INTEGER, t VARCHAR); CREATE TABLE s (a INTEGER, c INTEGER);"
 VIEWS = {
@@ -64,13 +65,21 @@ def right(con: sqlfront.Connection) -> bool:
     return all(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == [] for name in VIEWS)
 
 
-@pytest.fixture
-def con(tmp_path: Any) -> Iterator[sqlfront.Connection]:
-    with sqlfront.connect(str(tmp_path / "data.duckdb")) as con:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("template") / "data.duckdb")
+    with sqlfront.connect(path) as con:
         con.execute(TABLES)
         for name, query in VIEWS.items():
             con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         con.execute("INSERT INTO r VALUES (1, 2, 'x'), (1, 3, 'y'), (2, 4, 'x'); INSERT INTO s VALUES (1, 5), (2, 1)")
+    return path
+
+
+@pytest.fixture
+def con(template: str, tmp_path: Any) -> Iterator[sqlfront.Connection]:
+    copy_of(template, str(tmp_path / "data.duckdb"))
+    with sqlfront.connect(str(tmp_path / "data.duckdb")) as con:
         yield con
 
 

@@ -100,7 +100,7 @@ def test_changes_are_the_difference_of_the_rows(name: str, seed: int) -> None:
     make, held = random.Random(seed), list[tuple[str, tuple[Any, ...]]]()
     con, changed = opened(VIEWS[name]), 0
     with con.view("v").subscribe(snapshot=False) as feed:
-        for _ in range(60):
+        for _ in range(40):
             changes = []
             for _ in range(make.choice([1, 1, 1, 1, 3])):
                 if held and make.random() < 0.4:

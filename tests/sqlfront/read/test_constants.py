@@ -50,7 +50,7 @@ def test_every_change_is_followed(tmp_path):
             assert con.execute(f"DESCRIBE {view}").fetchall() == con.execute(f"DESCRIBE {query}").fetchall()
         _agree(con)
         for number, change in enumerate(CHANGES):
-            if number % 4 == 0:
+            if number == 4:
                 con.execute(f"BEGIN; {change}")
                 _agree(con)
                 con.execute("ROLLBACK")

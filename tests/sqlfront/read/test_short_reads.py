@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -285,16 +286,9 @@ def test_the_shape_of_a_text() -> None:
     assert short_reads.shape_of("k = 1.5 OR k = 1e3 OR k = 0x1F OR k = 1_000")[1] == ()
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "threads = 1",
-        "arrow_lossless_conversion = true",
-        "arrow_large_buffer_size = true",
-        "arrow_output_version = '1.5'",
-    ],
-)
-def test_rows_as_arrow_have_the_types_that_duckdb_exports(setting: str) -> None:
+def test_rows_as_arrow_have_the_types_that_duckdb_exports() -> None:
+    settings = ("threads = 1", "arrow_lossless_conversion = true", "arrow_large_buffer_size = true",
+                "arrow_output_version = '1.5'")  # fmt: skip
     kinds = {
         "BOOLEAN": "true", "TINYINT": "-3", "SMALLINT": "7", "INTEGER": "8", "BIGINT": "-9223372036854775808",
         "UTINYINT": "200", "USMALLINT": "7", "UINTEGER": "4000000000", "UBIGINT": "18446744073709551615",
@@ -310,10 +304,11 @@ def test_rows_as_arrow_have_the_types_that_duckdb_exports(setting: str) -> None:
         con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {grouped.format(number)}")
         if number % 5 == 0:
             con.execute(f"FROM v{number}").to_arrow_table()  # Under other settings.
-    con.execute(f"SET {setting}")
-    for number, kind in enumerate(kinds):
-        for limit in ("", " LIMIT 0"):
+    for setting in settings:
+        con.execute(f"SET {setting}")
+        for (number, kind), limit in product(enumerate(kinds), ("", " LIMIT 0")):
             found = con.execute(f"FROM v{number}{limit}").to_arrow_table()
             own = con.execute(grouped.format(number) + limit).to_arrow_table()
-            assert found.schema.equals(own.schema, check_metadata=True), kind
-            assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, own.to_pylist())), kind
+            assert found.schema.equals(own.schema, check_metadata=True), (setting, kind)
+            assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, own.to_pylist())), (setting, kind)
+        con.execute(f"RESET {setting.partition(' ')[0]}")

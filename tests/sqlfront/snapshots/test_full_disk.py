@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def opened(path: Path) -> sqlfront.Connection:
 def contents(con: sqlfront.Connection) -> dict[str, Any]:
     """The rows of all tables and views; each view is that of its query."""
     check(con)
-    return {name: sorted(con.execute(f"FROM {name}").fetchall(), key=repr) for name in ("t", "c", *VIEWS)}
+    return {name: Counter(con.execute(f"FROM {name}").fetchall()) for name in ("t", "c", *VIEWS)}
 
 
 def open_files(directory: Path) -> list[str]:

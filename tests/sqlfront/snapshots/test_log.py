@@ -29,6 +29,7 @@ from tests.sqlfront.snapshots.test_snapshots import (
     WRITES,
     check,
     check_tables,
+    copy_of,
     is_adopted,
     manifest,
     rows,
@@ -42,15 +43,24 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "data.duckdb")
 
 
-@pytest.fixture
-def con(path: str):
-    """A file with a snapshot, which is open."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of few views, with its snapshot."""
+    path = str(tmp_path_factory.mktemp("template") / "data.duckdb")
     with sqlfront.connect(path) as con:
         con.execute(TABLES)
         for name in FEW:
             con.execute(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
         for write in WRITES[:6]:
             con.execute(write)
+    return path
+
+
+@pytest.fixture
+def con(template: str, path: str):
+    """A copy of the template, which is open."""
+    copy_of(template, path)
+    with sqlfront.connect(path) as con:
         con.execute("CHECKPOINT")
         yield con
 

@@ -137,8 +137,9 @@ def test_every_kind_of_view_comes_back_and_goes_on(path, mapped_from, monkeypatc
         assert not is_adopted(con)
         expected = {name: rows(con, name) for name in VIEWS}
     steps = [
-        ["INSERT INTO t SELECT i % 5, 'text ' || i % 13, i FROM range(30) x(i)", "INSERT INTO p VALUES ('new')"],
         [
+            "INSERT INTO t SELECT i % 5, 'text ' || i % 13, i FROM range(30) x(i)",
+            "INSERT INTO p VALUES ('new')",
             "DELETE FROM u WHERE a > 5",
             "INSERT INTO e VALUES (1, 2), (2, 3), (3, 1), (1, 1)",
             "DELETE FROM k WHERE a = 1",

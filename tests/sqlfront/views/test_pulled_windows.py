@@ -194,7 +194,7 @@ def test_windows_over_joins_groups_and_filters(con: sqlfront.Connection, text: s
     assert is_pulled(con, "v")
     feed, rows = con.view("v").subscribe(snapshot=False), list[tuple[Any, ...]]()
     seen = set()
-    for _ in range(14):
+    for _ in range(10):
         con.execute(r_change(rng))
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         found = con.execute("FROM v").fetchall()

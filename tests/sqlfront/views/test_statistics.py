@@ -196,7 +196,7 @@ def test_statistics_of_one_column_are_rounded_once(con: sqlfront.Connection, col
     def expected(name: str, rows: Rows) -> Value:
         return of_one(name, [value for (value,) in rows if value is not None])
 
-    for _ in range(14):
+    for _ in range(10):
         changed(con, random)
         checked(con, "v", names, expected, exact(con, column))
     con.execute("DELETE FROM r")
@@ -212,7 +212,7 @@ def test_statistics_of_two_columns_are_rounded_once(con: sqlfront.Connection, co
     def expected(name: str, rows: Rows) -> Value:
         return of_two(name, [pair for pair in rows if None not in pair])
 
-    for _ in range(14):
+    for _ in range(10):
         changed(con, random)
         checked(con, "v", TWO, expected, exact(con, columns))
     con.execute("DELETE FROM r")
@@ -275,7 +275,7 @@ def test_native_statistics_equal_duckdbs(con: sqlfront.Connection, name: str, va
     inserted(con, random, 20, values)
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert "touched" not in str(con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall())
-    for _ in range(12):
+    for _ in range(9):
         changed(con, random, values)
         if random.random() < 0.5:
             z = random.choice(values["f"])

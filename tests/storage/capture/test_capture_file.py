@@ -151,17 +151,17 @@ def test_the_delta_table_does_not_grow(tmp_path: Path, path: str, monkeypatch: p
         query = "SELECT estimated_size FROM duckdb_tables() WHERE table_name = 'delta_1'"
         return con.execute(query).fetchall()[0][0]
 
-    for value in range(200):
+    for value in range(140):
         con.execute("BEGIN")
         con.execute(f"INSERT INTO t VALUES ({value})")
         assert take(capture, con, own=True) == {(value,): 1}
         con.execute("COMMIT")
     assert stored() == 0, "own changes must never reach the delta table"
     raw, most, compactions = con.cursor(), 0, 0
-    for value in range(200):
+    for value in range(140):
         raw.execute(f"INSERT INTO t VALUES ({value})")
         assert [batch.num_rows for batch in capture.take(con, own=False).values()] == [1]
         compactions += capture.compact(con)
         most = max(most, stored())
-    assert compactions == 3
+    assert compactions == 2
     assert most <= 65

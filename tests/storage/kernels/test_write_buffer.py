@@ -26,14 +26,16 @@ def equal_hashes(count: int) -> list[tuple[int, int]]:
     """Pairs of keys that share a hash."""
     met, pairs = dict[int, int](), list[tuple[int, int]]()
     words = np.zeros(2, np.int64)
+    address = words.ctypes.data
     for key in range(1000, 400_000):
         words[0] = key
-        h = hash_words(words.ctypes.data, 1)
+        h = hash_words(address, 1)
         if h in met:
             pairs.append((met[h], key))
+            if len(pairs) == count:
+                return pairs
         met[h] = key
-    assert len(pairs) >= count
-    return pairs[:count]
+    raise AssertionError("few keys share a hash")
 
 
 class Buffered:
