@@ -16,7 +16,7 @@ from sqlfront.storage.kernels.programs import rank as ranking
 from sqlfront.storage.kernels.tables import hash_table as kernels
 from sqlfront.storage.kernels.tables import ordered_group as ordering
 from sqlfront.storage.kernels.tables import sorted_groups, upkeep
-from sqlfront.storage.stores.words import boxes_of, copied, order_list, words_at
+from sqlfront.storage.stores.words import boxes_of, bytes_of, copied, order_list, words_at
 
 SideBySide = Callable[[Callable[[int, int], Any]], Any]
 """Calls what it is given with the number of a part and the number of parts, for each part."""
@@ -156,7 +156,7 @@ class Table:
 
     def bytes(self) -> int:
         """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
-        return _bytes(self.header) + sum(group.bytes() for group in self.groups)
+        return bytes_of(self.header) + sum(group.bytes() for group in self.groups)
 
     def slot_bytes(self) -> int:
         """Bytes of the slots, groups included, which double when they are full."""
@@ -446,12 +446,3 @@ def _number(words: Sequence[int], place: int, limbs: int) -> int:
         return words[place]
     low = sum((words[place + i] & 0xFFFFFFFFFFFFFFFF) << 64 * i for i in range(limbs - 1))
     return low + (words[place + limbs - 1] << 64 * (limbs - 1))
-
-
-def _bytes(h: np.ndarray) -> int:
-    """The bytes of the table with this header, of its write buffer, and of its entries of sums over boxes."""
-    words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + 2 * h[at.HOT_WORDS] + at.HEADER_WORDS
-    buffer, boxes = int(h[at.WRITE_BUFFER]), words_at(h[at.BOXES], at.BOX_WORDS if h[at.BOXES] else 0)
-    more = _bytes(words_at(buffer, at.HEADER_WORDS)) if buffer else 0
-    more += int(boxes[at.BOX_BYTES] + 8 * boxes[at.BOX_NEW + at.LIST_ROOM]) if len(boxes) else 0
-    return int(8 * words) + more

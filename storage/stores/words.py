@@ -41,3 +41,12 @@ def words_at(address: int, count: int) -> np.ndarray:
     if count == 0 or address == 0:
         return np.empty(0, np.int64)
     return np.ctypeslib.as_array((ctypes.c_int64 * int(count)).from_address(int(address)))
+
+
+def bytes_of(h: np.ndarray) -> int:
+    """The bytes of the table with this header, of its write buffer, and of its entries of sums over boxes."""
+    words = h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + 2 * h[at.HOT_WORDS] + at.HEADER_WORDS
+    buffer, boxes = int(h[at.WRITE_BUFFER]), words_at(h[at.BOXES], at.BOX_WORDS if h[at.BOXES] else 0)
+    more = bytes_of(words_at(buffer, at.HEADER_WORDS)) if buffer else 0
+    more += int(boxes[at.BOX_BYTES] + 8 * boxes[at.BOX_NEW + at.LIST_ROOM]) if len(boxes) else 0
+    return int(8 * words) + more

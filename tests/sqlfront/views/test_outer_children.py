@@ -138,10 +138,10 @@ COMPARED = {
         "SELECT a.x, b.y, c.z FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k = c.k AND c.w < b.v"
     ),
     "absent above": "SELECT a.x, a.u FROM a ANTI JOIN b ON a.k = b.k AND b.v + b.y > a.u",
-    "absent below": "SELECT a.u, count(*) AS n FROM a ANTI JOIN b ON a.k = b.k AND -b.v >= a.u AND b.y > 1 GROUP BY a.u",
+    "absent below": "SELECT a.u, count(*) AS n FROM a ANTI JOIN b ON a.k = b.k AND -b.v >= a.u AND b.y > 1 GROUP BY 1",
     "absent in a band": "SELECT a.x, a.k FROM a ANTI JOIN b ON a.k = b.k AND b.v + 1 >= a.u AND b.v < a.x",
     "absent and other": "SELECT a.x, a.k FROM a WHERE NOT EXISTS (FROM b WHERE b.k = a.k AND b.v <> a.u)",
-    "no later own row": "SELECT p.k, p.u FROM a p WHERE NOT EXISTS (FROM a q WHERE q.k = p.k AND q.u + q.x > p.u + p.x)",
+    "no later own row": "SELECT k, u FROM a p WHERE NOT EXISTS (FROM a q WHERE q.k = p.k AND q.u + q.x > p.u + p.x)",
     "marks": "SELECT a.x, EXISTS (FROM b WHERE b.k = a.k AND b.v <= a.u) AS m FROM a",
     "full order": "SELECT a.x, b.y FROM a FULL JOIN b ON a.k = b.k AND b.v <= a.u",
     "full groups of an order": (
