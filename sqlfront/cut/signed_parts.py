@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.expressions.cells import chains_in_cells
-from sqlfront.cut.expressions.disjoint_ranges import bounds_of, disjoint_ranges
+from sqlfront.cut.expressions.disjoint_ranges import alternatives, bounds_of, disjoint_ranges
 from sqlfront.cut.expressions.exclusive_parts import exclusive_parts
 from sqlfront.cut.expressions.scalar_forms import call
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, is_exact_number
@@ -101,18 +101,19 @@ def _of_alternatives(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
     def leaves(value: Scalar) -> list[str]:
         return sorted(map(str, flat.leaves_of(value)))
 
-    for condition in flat.conditions:
-        if len(leaves(condition)) < 2:
-            continue
-        found = disjoint_ranges(condition, leaves, blocks.types)
-        if found is not None:
-            rest = [one for one in flat.conditions if one != condition]
-            return [_Part(1, (*rest, *one)) for one in found], DISJOINT
+    joining = [one for one in flat.conditions if len(leaves(one)) > 1]
+    split = ((one, disjoint_ranges(one, leaves, blocks.types)) for one in joining)
+    condition, ranges = next((one for one in split if one[1] is not None), (None, None))
     columns = frozenset[Column]().union(*(never_null(leaf, blocks.facts) for leaf in flat.leaves))
-    parts = exclusive_parts(flat.conditions, leaves, columns)
-    if parts is None:
+    has_several = sum(bool(alternatives(one)) for one in joining) > 1
+    parts = exclusive_parts(flat.conditions, leaves, columns) if ranges is None or has_several else None
+    # Each alternative of one OR may fix that of another: `a < b AND c < d OR a > b AND c > d` has two of four.
+    if parts is not None and (ranges is None or len(parts) <= len(ranges)):
+        return [_Part(1, tuple(one)) for one in parts], APART if len(parts) > 1 else ONE_COMPARISON
+    if ranges is None:
         return None
-    return [_Part(1, tuple(one)) for one in parts], APART if len(parts) > 1 else ONE_COMPARISON
+    rest = [one for one in flat.conditions if one is not condition]
+    return [_Part(1, (*rest, *one)) for one in ranges], DISJOINT
 
 
 def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:

@@ -82,6 +82,8 @@ def test_each_pair_of_rows_is_in_one_part(seed: int) -> None:
         ("s.a IN (r.a, r.a + 10)", "O(1)", "r.k, count(*) AS n"),
         ("s.a IN (r.a, r.b)", "O(1)", "r.k, count(*) AS n"),
         ("(s.a < r.a OR s.a < r.b)", "O(log N)", "r.k, count(*) AS n"),
+        # Several ORs, of which each alternative of one fixes those of the others.
+        ("(s.a < r.a AND s.b < r.b OR s.a > r.a AND s.b > r.b)", "O(log^2 N) amortised", "r.k, count(*) AS n"),
     ],
 )
 def test_a_change_meets_the_rows_of_the_parts_alone(condition: str, update: str, select: str) -> None:
