@@ -6,7 +6,7 @@ expressions/cells.py). Overlapping intervals, `a.s <= b.e AND b.s <= a.e`, are t
 with `b.e < a.s`: where `s <= e` holds on both sides, the second are some of the first. So counts and sums are those of
 one-sided ranges, O(log N) each, added up by group. Points within rectangles have two such differences, so four joins by
 one bound of each side. A CHECK or a filter says that the ends are ordered; the condition is added to the joins, which
-leaves out rows with a NULL.
+leaves out rows with a NULL. Values that differ, `a.id <> b.id`, are such a difference, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.expressions.cells import chains_in_cells
 from sqlfront.cut.expressions.disjoint_ranges import alternatives, bounds_of, disjoint_ranges
-from sqlfront.cut.expressions.exclusive_parts import exclusive_parts
+from sqlfront.cut.expressions.exclusive_parts import MOST_PARTS, exclusive_parts
 from sqlfront.cut.expressions.scalar_forms import call
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, is_exact_number
 from sqlfront.cut.measures_of import COUNTS
@@ -34,6 +34,8 @@ from sqlfront.planner.algebra.scalars import (
     Column,
     Compare,
     Constant,
+    IsNull,
+    Not,
     Ref,
     Scalar,
     cast,
@@ -61,6 +63,7 @@ SUBTRACTED = (
     "pairs between two bounds are the pairs within one bound, less the pairs outside of the other bound: the ends are "
     "ordered"
 )
+DIFFERENT = "pairs whose values differ are all pairs, less those whose values are equal"
 _ORDERED = re.compile(r'("(?:[^"]|"")*"|\w+)\s*(<=?|>=?)\s*("(?:[^"]|"")*"|\w+)')
 
 
@@ -76,7 +79,7 @@ def signed_parts(shape: Shape, blocks: Blocks) -> Iterator[tuple[Callable[[], Sh
     """Forms of a block as a sum of joins: of groups by the sums of their aggregates, of rows by UNION ALL. Beside each,
     whether a join has only pairs of the block's."""
     flat = flattened(shape.core)
-    found = _of_alternatives(flat, blocks) or _of_ordered_ends(flat, blocks) or _in_cells(shape, flat, blocks)
+    found = _of_differences(flat, blocks) or _of_alternatives(flat, blocks) or _in_cells(shape, flat, blocks)
     if found is None:
         return
     parts, note = found
@@ -125,29 +128,38 @@ def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part]
     return None if found is None else ([_Part(1, tuple(one)) for one in found], IN_CELLS)
 
 
-def _of_ordered_ends(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
-    """Bounds of two leaves, pairs of which are between ordered ends: each pair is a difference of two joins."""
+def _of_differences(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
+    """Bounds of two leaves, pairs of which are between ordered ends, and values of theirs that differ: each is a
+    difference of two joins."""
     conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
-    tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=")]
+    tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=", "<>")]
     tests = [one for one in tests if len(flat.leaves_of(one)) == 2]
+    tests = [one for one in tests if all(len(flat.leaves_of(side)) == 1 for side in (one.left, one.right))]
     if len({flat.leaves_of(one) for one in tests}) != 1:
         return None
-    if any(len(flat.leaves_of(side)) != 1 for one in tests for side in (one.left, one.right)):
-        return None
     rest: list[Scalar] = [one for one in conditions if one not in tests]
-    left, choices = list(map(_upwards, tests)), list[tuple[_Part, ...]]()
+    unequal = [one for one in tests if one.operator == "<>"]
+    choices: list[tuple[_Part, ...]] = list(map(_unequal, unequal))
+    left = [_upwards(one) for one in tests if one not in unequal]
     while left:
         first = left.pop(0)
         found = ((second, _difference(first, second, flat, blocks)) for second in left)
         second, parts = next((one for one in found if one[1] is not None), (None, None))
         choices.append(parts or (_Part(1, (first,)),))
         left = [one for one in left if one is not second]
-    if len(choices) == len(tests):
+    notes = [SUBTRACTED] * (len(choices) < len(tests)) + [DIFFERENT] * bool(unequal)
+    if not notes or prod(map(len, choices)) > MOST_PARTS:
         return None
     return [
         _Part(prod(one.sign for one in chosen), (*rest, *(test for one in chosen for test in one.conditions)))
         for chosen in product(*choices)
-    ], SUBTRACTED
+    ], "; ".join(notes)
+
+
+def _unequal(one: Compare) -> tuple[_Part, _Part]:
+    """Pairs with values that differ, as all pairs with values less those with equal ones."""
+    present = tuple(Not(IsNull(side)) for side in (one.left, one.right))
+    return _Part(1, present), _Part(-1, (Compare("=", one.left, one.right),))
 
 
 def _difference(first: Compare, second: Compare, flat: FlatJoin, blocks: Blocks) -> tuple[_Part, _Part] | None:

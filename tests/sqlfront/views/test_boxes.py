@@ -75,6 +75,11 @@ def test_a_box_costs_a_logarithm_for_each_row_in_it(query: str, update: str, spa
         ("r.s < s.s - 5 OR r.s > s.s + 5", "", "O(log N)"),
         ("abs(r.s - s.s) <= 5", "", "O(log N)"),
         ("NOT r.s - s.s BETWEEN 1 AND 9", "", "O(log N)"),
+        # Values that differ, beside ranges and boxes.
+        ("r.e <> s.s", "", "O(1)"),
+        ("r.s < s.s AND r.e <> s.e", "", "O(log N)"),
+        ("abs(r.s - s.s) <= 5 AND s.e <> r.e", "", "O(log N)"),
+        ("s.s <= r.e AND r.s <= s.e AND r.e <> s.e", "", "O(log^2 N) amortised"),
     ],
 )  # fmt: skip
 def test_counts_between_ordered_ends_are_differences(condition: str, check: str, update: str) -> None:
