@@ -9,7 +9,7 @@ is no partner if neither alternative has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlfront.planner.algebra.join_sides import Copies, sides_of
@@ -24,15 +24,18 @@ from sqlfront.planner.algebra.scalars import (
     Not,
     Ref,
     Scalar,
+    columns_of,
     conjunction,
     conjuncts,
     substitute,
     truth,
 )
-from sqlfront.planner.algebra.terms import Filter, Join, Map, Term
+from sqlfront.planner.algebra.terms import Filter, Join, Made, Map, Term
 from sqlfront.planner.algebra.unfailing import unfailing
 from sqlfront.planner.model.ordered_types import ORDERED, family_of
 
+_FILTERED = ("inner", "left", "semi", "anti", "as-of", "as-of left")
+"""Joins of which each row depends on one of the left alone."""
 _MOST = 3
 """Alternatives of an OR that are anti joins one after the other."""
 
@@ -46,9 +49,37 @@ def turn_partners_in_range_into_nearest(term: Term, facts: Facts = NO_FACTS) -> 
     def change(part: Term) -> Term:
         if not isinstance(part, Join) or part.dependent or part.kind not in ("semi", "anti"):
             return part
-        return _nearest(part) or (_one_by_one(part, new) if part.kind == "anti" else None) or part
+        read = columns_of(part.condition) & frozenset(part.left.columns)
+        return _in_part(part.left, read, lambda rows: _found(replace(part, left=rows), new)) or part
 
     return rewrite(term, change)
+
+
+def _in_part(rows: Term, read: frozenset[Column], change: Callable[[Term], Term | None]) -> Term | None:
+    """The rows after a change of the part of them that has all columns which are read: whether a row stays depends on
+    no more. None if that part is a join, which would be stored, or if it does not change."""
+    match rows:
+        case Filter(input=input):
+            found = _in_part(input, read, change)
+            return found and replace(rows, input=found)
+        case Map(input=input, made=made) if all(Made(column, Ref(column)) in made for column in read):
+            found = _in_part(input, read, change)
+            return found and replace(rows, input=found)
+        case Map(input=Join() | Filter()):
+            return None
+        case Join(left=left, dependent=False, kind=kind) if kind in _FILTERED and read <= {*left.columns}:
+            found = _in_part(left, read, change)
+            return found and replace(rows, left=found)
+        case Join(kind="inner", dependent=False, right=right) if read <= {*right.columns}:
+            found = _in_part(right, read, change)
+            return found and replace(rows, right=found)
+        case Join():
+            return None
+    return change(rows)
+
+
+def _found(term: Join, new: NewColumns) -> Term | None:
+    return _nearest(term) or (_one_by_one(term, new) if term.kind == "anti" else None)
 
 
 def _nearest(term: Join) -> Term | None:

@@ -582,6 +582,23 @@ def without_a_later_row_or_tie() -> Term:
     return Join("anti", orders, later, both(same, Logic("OR", (greater, tie))))
 
 
+def joined_without_a_later_row() -> Term:
+    """The part of a join that the condition reads: the join is not stored."""
+    q = Query()
+    r, t, s = q.scan("r"), q.scan("t"), q.scan("s", prefix="s_")
+    joined = Join("inner", Filter(r, compare(col(r, "a"), ">", number(0))), t, eq(col(r, "b"), col(t, "c")))
+    rows = Filter(joined, compare(col(t, "d"), "<>", col(r, "a")))
+    return Join("anti", rows, s, both(eq(col(r, "a"), col(s, "s_b")), compare(col(s, "s_c"), ">", col(r, "b"))))
+
+
+def of_both_sides_without_a_later_row() -> Term:
+    """The condition reads both sides of a join: it stays as it is."""
+    q = Query()
+    r, t, s = q.scan("r"), q.scan("t"), q.scan("s", prefix="s_")
+    joined = Join("inner", r, t, eq(col(r, "b"), col(t, "c")))
+    return Join("anti", joined, s, both(eq(col(r, "a"), col(s, "s_b")), compare(col(s, "s_c"), ">", col(t, "d"))))
+
+
 def with_a_row_between() -> Term:
     q = Query()
     orders, s = q.scan("orders"), q.scan("s", prefix="s_")
@@ -683,7 +700,8 @@ EXAMPLES = {
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "turn_left_into_anti": (missing_alone, null_or_missing),
     "turn_partners_in_range_into_nearest": (
-        without_a_later_row, without_a_row_between, without_a_later_row_or_tie, with_a_row_between,
+        without_a_later_row, without_a_row_between, without_a_later_row_or_tie, joined_without_a_later_row,
+        of_both_sides_without_a_later_row, with_a_row_between,
     ),
     "turn_first_rows_into_nearest": (nearest_price, next_of_distinct, first_partner_within_bounds),
     "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair),

@@ -302,6 +302,18 @@ LATEST = (
 )
 
 
+@pytest.mark.parametrize("condition", ["q.k = t.k AND q.n > t.n", "q.k = t.k AND q.n > t.n AND q.n < t.n + 2"])
+@pytest.mark.parametrize("exists", ["NOT EXISTS", "EXISTS"])
+def test_a_join_is_not_stored_for_what_reads_one_table(con: sqlfront.Connection, condition: str, exists: str) -> None:
+    rng = random.Random(condition)
+    query = f"SELECT t.n, m.name FROM trades t JOIN names m USING (k) WHERE {exists} (FROM quotes q WHERE {condition})"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert con.explain("v").to_dict()["cost"]["space"] == "O(N)"
+    for _ in range(12):
+        change(con, rng)
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+
+
 @pytest.mark.parametrize("query", LATEST)
 def test_rows_without_a_later_one_change_with_their_neighbours_alone(query: str) -> None:
     """The first, a middle and the last row of a key come and go."""
