@@ -103,6 +103,8 @@ SPELLINGS = (
     "SELECT t.id, t.n FROM t LEFT JOIN s ON s.k = t.k AND s.n <= t.n AND s.x > 0 AND t.k > 0 WHERE s.k IS NULL",
     "SELECT a.k, count(*) AS c FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.k IS NOT DISTINCT FROM a.k "
     "AND (b.n > a.n OR (b.n = a.n AND b.id > a.id))) GROUP BY a.k",
+    "SELECT a.id FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.k = a.k AND b.n >= a.n "
+    "AND (b.n > a.n OR b.id > a.id))",
     "SELECT t.id FROM t WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.k = t.k AND s.n > t.n AND s.n <= t.n + 1)",
     "SELECT t.id, t.n FROM t WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.n BETWEEN t.n - 1 AND t.n AND t.k <> 2)",
     "SELECT t.id, t.n FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.k = t.k AND s.n BETWEEN t.n - 1 AND t.n + 1)",
