@@ -78,6 +78,16 @@ class BoxedTable(RuleBasedStateMachine):
         group=st.integers(0, 2),
     )
     def sum_box(self, bounds: tuple[int, int, int, int], operators: tuple[str | None, ...], group: int) -> None:
+        self.check(group, bounds, operators)
+
+    @invariant()
+    def sums_are_those_of_the_rows(self) -> None:
+        """Of what waits too, and of no other group."""
+        for group in (0, 1) if hasattr(self, "table") else ():
+            for bounds in ((-(10**6), 10**6, -(10**6), 10**6), (-40, 7, -9, 60)):
+                self.check(group, bounds, (">=", "<", ">", "<="))
+
+    def check(self, group: int, bounds: tuple[int, int, int, int], operators: tuple[str | None, ...]) -> None:
         met = [key for key in self.counts if key[0] == group or not self.is_keyed]
         inside = [key for key in met if is_inside(key, bounds, operators)]
         expected = sum(self.counts[key] for key in inside), sum(self.values[key] for key in inside)
