@@ -62,7 +62,7 @@ def test_cells_hold_the_rows_within_a_window(name: str) -> None:
         found, held = set(), 0
         feed = con.view("v").subscribe(snapshot=True)
         copied: dict[tuple[object, ...], int] = {}
-        for number in range(17):
+        for number in range(24):
             kind = rng.random()
             if kind < 0.6:
                 more = rows(rng, number, type_)
