@@ -73,7 +73,7 @@ def history(random: np.random.Generator, rows: int) -> dict[str, Columns]:
 
 
 def points(random: np.random.Generator, rows: int) -> dict[str, Columns]:
-    """Points, and rectangles of which each has some twenty of the points."""
+    """Points and rectangles. A rectangle has some twenty points."""
     side = max(1, int(rows * (20 / max(1, rows)) ** 0.5))
     corner = numbers(random, rows, "xy")
     ends = {f"{name}2": corner[name] + random.integers(0, 2 * side, rows) for name in "xy"}

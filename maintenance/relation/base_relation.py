@@ -146,8 +146,8 @@ class Relation:
         boxes: StoreBoxes | None = None,
     ) -> bool:
         """Give a store more groupings (by expressions), and the `order` of one of them unless it has another. With
-        `ranges` the order's tree has sums over ranges, with `summaries` subtree summaries. `boxes` as the order. True
-        if the table was made anew. The caller fills such a table."""
+        `ranges` the order's tree has sums over ranges, with `summaries` subtree summaries. A store without boxes gets
+        `boxes`. True if the table was made anew: the caller fills it."""
         fits = store.order in (None, order)
         more = [one for one in summaries if fits and one not in store.summaries]
         ranges = ranges and fits

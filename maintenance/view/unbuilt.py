@@ -115,8 +115,8 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
 def demanded_indexes(
     view: MaintainedView, atom: str
 ) -> tuple[list[tuple[str, ...]], list[bool], StoreOrder | None, bool, list[Summary], StoreBoxes | None]:
-    """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
-    sorted, and by what; whether with sums over ranges; of which expression with extremes; sums over which boxes."""
+    """What an atom's store must offer, by expressions: groupings; whether each sums values; the order of one grouping;
+    whether that has sums over ranges; its extremes; its sums over boxes."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
     trees = [(view.tree, view.tree.leaves[atom]), *(view.part_trees.whole(atom) if view.part_trees is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]

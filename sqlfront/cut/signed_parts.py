@@ -129,8 +129,8 @@ def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part]
 
 
 def _of_differences(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
-    """Bounds of two leaves, pairs of which are between ordered ends, and values of theirs that differ: each is a
-    difference of two joins."""
+    """Two bounds between ordered ends, or two values that differ, as a difference of two joins. The conditions of two
+    leaves may have several such differences: their product."""
     conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
     tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=", "<>")]
     tests = [one for one in tests if len(flat.leaves_of(one)) == 2]

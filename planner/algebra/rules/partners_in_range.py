@@ -35,7 +35,7 @@ from sqlfront.planner.algebra.unfailing import unfailing
 from sqlfront.planner.model.ordered_types import ORDERED, family_of
 
 _FILTERED = ("inner", "left", "semi", "anti", "as-of", "as-of left")
-"""Joins of which each row depends on one of the left alone."""
+"""Joins whose left rows are joined independently of each other: a filter of the left can be below the join."""
 _MOST = 3
 """Alternatives of an OR that are anti joins one after the other."""
 
@@ -56,8 +56,8 @@ def turn_partners_in_range_into_nearest(term: Term, facts: Facts = NO_FACTS) -> 
 
 
 def _in_part(rows: Term, read: frozenset[Column], change: Callable[[Term], Term | None]) -> Term | None:
-    """The rows after a change of the part of them that has all columns which are read: whether a row stays depends on
-    no more. None if that part is a join, which would be stored, or if it does not change."""
+    """The rows after a change of their smallest part with all columns that are `read`. None if this part is a join,
+    which would be stored, or if it does not change."""
     match rows:
         case Filter(input=input):
             found = _in_part(input, read, change)

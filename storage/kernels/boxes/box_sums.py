@@ -57,7 +57,7 @@ from sqlfront.storage.kernels.numbers.limbs import add_wide
 from sqlfront.storage.kernels.tables.delta import buffer, gather_keys, reserve_scratch
 from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.hash_table import find
-from sqlfront.storage.kernels.tables.hashing import hash_words
+from sqlfront.storage.kernels.tables.hashing import hash_words, same_words
 from sqlfront.storage.kernels.tables.sorted_groups import sort_key, sort_pairs
 from sqlfront.storage.kernels.tables.subtree_sums import entry_words
 
@@ -323,7 +323,7 @@ def join_equal(table, pairs, count):
     while i < count:
         entry = load(pairs, 2 * i + 1)
         j = i + 1
-        while j < count and have_one_key(entry, load(pairs, 2 * j + 1), keys):
+        while j < count and same_words(entry, load(pairs, 2 * j + 1), keys):
             add_sums(table, entry + keys * 8, load(pairs, 2 * j + 1), keys, 0)
             j += 1
         if is_any(entry + keys * 8, words):
@@ -341,12 +341,3 @@ def is_any(sums, words):
     for i in range(words):
         found = found or load(sums, i) != 0
     return found
-
-
-@kernel("boolean(int64,int64,int64)")
-def have_one_key(entry, other, keys):
-    """Whether two entries are of one row."""
-    same = True
-    for i in range(keys):
-        same = same and load(entry, i) == load(other, i)
-    return same

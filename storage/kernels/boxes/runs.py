@@ -1,4 +1,4 @@
-"""Runs: sets of entries that never change, of which any prefix in two orders is added up in O(log entries) steps.
+"""Runs: sets of entries that never change. Any prefix of a run in two orders is added up in O(log entries) steps.
 
 An entry is the key words of a table's row and sums, of one limb more than the row's values. A run has its entries
 sorted by their first order, which gives each a position, and the positions sorted by the entries' second order. Above

@@ -21,10 +21,10 @@ from __future__ import annotations
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, USED, WIDTH
 from sqlfront.storage.kernels.memory import calloc, free, load, load32, realloc, store
-from sqlfront.storage.kernels.programs.rank import add_key, same_words
+from sqlfront.storage.kernels.programs.rank import add_key
 from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.hash_table import find
-from sqlfront.storage.kernels.tables.hashing import hash_places
+from sqlfront.storage.kernels.tables.hashing import hash_places, same_words
 from sqlfront.storage.kernels.tables.range_scan import first_passing
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 

@@ -48,7 +48,7 @@ from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.programs.rounding_bounds import add_bound, add_wide
 from sqlfront.storage.kernels.tables.delta import buffer
 from sqlfront.storage.kernels.tables.hash_table import find, link, new_row, remove_row, reserve, unlink
-from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
+from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words, same_words
 from sqlfront.storage.kernels.tables.ordered_group import compared_at, sort_addresses
 from sqlfront.storage.kernels.tables.upkeep import wants_shrink
 
@@ -187,14 +187,6 @@ def add_key(order, ranks, target, other, sign):
             total = x - y - carry
             carry = less_unsigned(x, y) if is_low else 0
         store(target, i, total)
-
-
-@kernel("boolean(int64,int64,int64)")
-def same_words(one, other, count):
-    same = True
-    for i in range(count):
-        same = same and load(one, i) == load(other, i)
-    return same
 
 
 @kernel("boolean(int64,int64,int64,int64)")

@@ -1,4 +1,4 @@
-"""Hashes of keys: 31 bits of some words, mixed one after the other."""
+"""Keys as words: their hashes, 31 bits mixed of one word after the other, and whether two are equal."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def hash_places(base, places, first, count):
     for i in range(count):
         h = mix(h, load(base, load(places, first + i)))
     return finish_hash(h)
+
+
+@kernel("boolean(int64,int64,int64)")
+def same_words(one, other, count):
+    """Whether so many words at two addresses are equal."""
+    same = True
+    for i in range(count):
+        same = same and load(one, i) == load(other, i)
+    return same

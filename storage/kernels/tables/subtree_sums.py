@@ -38,6 +38,7 @@ from sqlfront.storage.kernels.layout import (
 )
 from sqlfront.storage.kernels.memory import free, load, load32, memcpy, realloc, store
 from sqlfront.storage.kernels.numbers.limbs import add_wide
+from sqlfront.storage.kernels.tables.hashing import same_words
 
 _MANY = 1024
 
@@ -118,10 +119,7 @@ def note_entry(table, address, negative):
     limbs = load(table, LIMBS)
     width = entry_words(table)
     entry = load(new, LIST_AT) + (used - 1) * width * 8
-    is_same = used > 0
-    for i in range(keys):
-        is_same = is_same and load(entry, i) == load(address, i)
-    if not is_same:
+    if used == 0 or not same_words(entry, address, keys):
         if used >= max(_MANY, load(table, LIVE)):
             forget_entries(table)
             return

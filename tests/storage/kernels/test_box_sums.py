@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import PASSING, Assembler, Join, WordTest
@@ -17,7 +17,7 @@ from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 from sqlfront.storage.stores.words import words_at
-from tests.storage.kernels.test_range_sums import LARGE, VALUE, add, sweep
+from tests.storage.kernels.test_range_sums import LARGE, VALUE, WrittenTable, add, sweep
 
 Key = tuple[int, int, int, int]
 """A row: its group, what is bounded first, what is bounded second, and what is not."""
@@ -26,7 +26,7 @@ PLACES = [(0, at.ORDER_WORD, 0)]
 BOUNDS = [">", ">=", "<", "<="]
 
 
-class BoxedTable(RuleBasedStateMachine):
+class BoxedTable(WrittenTable):
     """Of some tables the sums are those of a group, of which a small one is looked at row by row."""
 
     @initialize(limbs=st.integers(1, 2), is_keyed=st.booleans())
@@ -44,15 +44,6 @@ class BoxedTable(RuleBasedStateMachine):
     def insert(self, rows: int, seed: int, spread: int, value: int) -> None:
         numbers = np.random.default_rng(seed).integers(-spread, spread + 1, (rows, 4)).tolist()
         self.write([(group % 2, first, second, own % 2, 1, value) for group, first, second, own in numbers])
-
-    @rule(share=st.integers(1, 4), first=st.integers(0, 3))
-    def delete(self, share: int, first: int) -> None:
-        gone = sorted(self.counts.items())[first::share]
-        self.write([(*key, -count, -self.values[key]) for key, count in gone])
-
-    @rule(share=st.integers(1, 4), first=st.integers(0, 3), change=st.sampled_from([1, -1, LARGE]))
-    def change_values(self, share: int, first: int, change: int) -> None:
-        self.write([(*key, 0, change) for key in sorted(self.counts)[first::share]])
 
     @rule(seed=st.integers(0, 10**6))
     def undo(self, seed: int) -> None:
@@ -100,25 +91,6 @@ class BoxedTable(RuleBasedStateMachine):
         if hasattr(self, "table"):
             self.table._check()
             check_runs(self.table, self.is_keyed)
-
-    def write(self, rows: list[tuple[int, ...]], undo: bool = False) -> None:
-        overflow = add(self.machine, self.table, rows)  # type: ignore[arg-type]
-        if not undo:
-            if overflow:
-                add(self.machine, self.table, [(*key, -count, -value) for *key, count, value in rows])  # type: ignore[misc]
-                self.table.widen(self.table.limbs + 1)
-                assert not add(self.machine, self.table, rows)  # type: ignore[arg-type]
-            for *key, count, value in rows:
-                self.counts[tuple(key)] += count  # type: ignore[index]
-                self.values[tuple(key)] += value  # type: ignore[index]
-        sweep(self.machine, self.table)
-        self.counts = +self.counts
-        self.values = Counter({key: self.values[key] for key in self.counts})
-
-    def teardown(self) -> None:
-        if hasattr(self, "table"):
-            self.delete(1, 0)
-            assert self.table.entries() == 0
 
 
 TestBoxedTable = BoxedTable.TestCase

@@ -27,7 +27,45 @@ LARGE = 2**63 - 1
 Key = tuple[int, int, int]
 
 
-class RangedTable(RuleBasedStateMachine):
+class WrittenTable(RuleBasedStateMachine):
+    """A table, and the counts and values that its rows have. A row's key is words; a value may be large."""
+
+    machine: Machine
+    table: Table
+    counts: Counter[tuple[int, ...]]
+    values: Counter[tuple[int, ...]]
+    scale = 1
+
+    @rule(share=st.integers(1, 4), first=st.integers(0, 3))
+    def delete(self, share: int, first: int) -> None:
+        gone = sorted(self.counts.items())[first::share]
+        self.write([(*key, -count, -self.values[key] // self.scale) for key, count in gone])
+
+    @rule(share=st.integers(1, 4), first=st.integers(0, 3), change=st.sampled_from([1, -1, LARGE]))
+    def change_values(self, share: int, first: int, change: int) -> None:
+        self.write([(*key, 0, change) for key in sorted(self.counts)[first::share]])
+
+    def write(self, rows: Sequence[tuple[int, ...]], undo: bool = False) -> None:
+        overflow = add(self.machine, self.table, rows, self.scale)
+        if not undo:
+            if overflow:
+                add(self.machine, self.table, [(*key, -count, -value) for *key, count, value in rows], self.scale)
+                self.table.widen(self.table.limbs + 1)
+                assert not add(self.machine, self.table, rows, self.scale)
+            for *key, count, value in rows:
+                self.counts[tuple(key)] += count
+                self.values[tuple(key)] += value * self.scale
+        sweep(self.machine, self.table)
+        self.counts = +self.counts
+        self.values = Counter({key: self.values[key] for key in self.counts})
+
+    def teardown(self) -> None:
+        if hasattr(self, "table"):
+            self.delete(1, 0)
+            assert self.table.entries() == 0
+
+
+class RangedTable(WrittenTable):
     """Keys (group, number, id), each group sorted by number and id; a count and a value that may be large."""
 
     @initialize(limbs=st.integers(1, 2), extreme=st.sampled_from([None, 0, at.ORDER_DESCENDING]), peers=st.booleans())
@@ -48,15 +86,6 @@ class RangedTable(RuleBasedStateMachine):
     )
     def insert(self, batch: list[tuple[int, int, int, int]]) -> None:
         self.write([(group, number, own, 1, value) for group, number, own, value in batch])
-
-    @rule(share=st.integers(1, 4), first=st.integers(0, 3))
-    def delete(self, share: int, first: int) -> None:
-        gone = sorted(self.counts.items())[first::share]
-        self.write([(*key, -count, -self.values[key] // self.scale) for key, count in gone])
-
-    @rule(share=st.integers(1, 4), first=st.integers(0, 3), change=st.sampled_from([1, -1, LARGE]))
-    def change_values(self, share: int, first: int, change: int) -> None:
-        self.write([(*key, 0, change) for key in sorted(self.counts)[first::share]])
 
     @rule()
     def undo(self) -> None:
@@ -122,25 +151,6 @@ class RangedTable(RuleBasedStateMachine):
         if hasattr(self, "table"):
             self.table._check()
             assert self.table.rows() == {key: (count, self.values[key]) for key, count in self.counts.items()}
-
-    def write(self, rows: list[tuple[int, int, int, int, int]], undo: bool = False) -> None:
-        overflow = add(self.machine, self.table, rows, self.scale)
-        if not undo:
-            if overflow:
-                add(self.machine, self.table, [(*key, -count, -value) for *key, count, value in rows], self.scale)
-                self.table.widen(self.table.limbs + 1)
-                assert not add(self.machine, self.table, rows, self.scale)
-            for group, number, own, count, value in rows:
-                self.counts[group, number, own] += count
-                self.values[group, number, own] += value * self.scale
-        sweep(self.machine, self.table)
-        self.counts = +self.counts
-        self.values = Counter({key: self.values[key] for key in self.counts})
-
-    def teardown(self) -> None:
-        if hasattr(self, "table"):
-            self.delete(1, 0)
-            assert self.table.entries() == 0
 
 
 TestRangedTable = RangedTable.TestCase
@@ -267,7 +277,7 @@ def listed_box(machine: Machine, table: Table, asked: tuple[int, int, int, int],
     return {(key[0], key[1], key[2]) for key in found.rows()}
 
 
-def add(machine: Machine, table: Table, rows: list[tuple[int, int, int, int, int]], scale: int = 1) -> bool:
+def add(machine: Machine, table: Table, rows: Sequence[tuple[int, ...]], scale: int = 1) -> bool:
     """Add rows (key words, count, value) to the table, not sweeping it; whether a value did not fit."""
     words = [
         word
