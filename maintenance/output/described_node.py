@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sqlfront.maintenance.heavy_light.described_parts import described_parts, part_entries, skew_figures
-from sqlfront.maintenance.output.output import crossover
+from sqlfront.maintenance.output.output import crossover, sorted_rows
 from sqlfront.maintenance.ranked.keyset_start import sought
 from sqlfront.maintenance.tree.description import (
     DescribedOrder,
@@ -41,6 +41,7 @@ def describe_view(view: MaintainedView, steps: int = 0) -> Description:
     sources = [source for one in (view, *view.branches) for source in one.sources.values()]
     relations = {source.relation.name: source.relation for source in sources}
     changes = {name: one.changes - view.changes_before.get(name, 0) for name, one in relations.items()}
+    read = sorted_rows(view) if runs else 0
     inputs = view.relations if runs else definition.tables
     return Description(
         view.name,
@@ -54,7 +55,7 @@ def describe_view(view: MaintainedView, steps: int = 0) -> Description:
         runs=runs,
         steps=steps,
         changes=changes,
-        predicted=predict(view) if runs else {},
+        predicted={table: steps + read for table, steps in predict(view).items()} if runs else {},
         replans=tuple(map(str, view.observation.replans)) if view.observation is not None else (),
     )
 

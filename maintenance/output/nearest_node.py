@@ -15,6 +15,7 @@ Cost: O(log N + count) for a changed row, and for each row of the ranges.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,10 +25,13 @@ from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.tree.description import Description
+from sqlfront.maintenance.view.range_shares import PairTest, measured_share
+from sqlfront.maintenance.view.sizes import table_depth
 from sqlfront.planner.model.nearest_rows import MIRRORED, ExtremeRows, NearestRows
 from sqlfront.planner.theory.wording import table_name
-from sqlfront.storage.codecs.order import direction_flags
+from sqlfront.storage.codecs.order import direction_flags, order_places
 from sqlfront.storage.kernels.layout import ORDER_DESCENDING, ORDER_NULLS_LAST
+from sqlfront.storage.sql_text import quote
 from sqlfront.storage.stores.joined_pairs import NearestPairs, PairTests
 
 if TYPE_CHECKING:
@@ -120,6 +124,19 @@ class NearestRowsNode(KeptRowsNode):
             facts={"joined": rows.label, "left": left, "right": right, "on": tie},
         )
 
+    def describe(self) -> Description:
+        found = super().describe()
+        left, right = (one.store.table for one in (self.left, self.right))
+        place = 2 * (table_depth(left) + table_depth(right))
+        steps = dict.fromkeys(found.inputs, 0.0)
+        steps[self.rows.left] += place + self.rows.count
+        steps[self.rows.right] += place + self._concerned() * (place + self.rows.count)
+        return replace(found, predicted=steps)
+
+    def _concerned(self) -> float:
+        """How many rows of the left a changed row of the right concerns on average: each is concerned by so many."""
+        return self.left.store.table.live * self.rows.count / max(self.right.store.table.live, 1)
+
     def stores(self) -> Iterator[tuple[str, str, GroupStore]]:
         for name, kept in (
             (self.left.relation.name, self.left), (self.right.relation.name, self.right), (self.name, self.own)
@@ -204,6 +221,18 @@ class ExtremeRowsNode(NearestRowsNode):
     def _open_right(self, relation: Relation, keys: Sequence[str]) -> OrderedStore:
         extreme = (self.rows.by, self.rows.greatest)
         return OrderedStore(relation, keys, [(self.rows.times[1], 0)], self.name, extreme)
+
+    def _concerned(self) -> float:
+        """Those whose ranges have the row; by a sample."""
+        table, time = self.left.store.table, self.rows.times[1]
+        tests = [
+            PairTest(quote(mine), operator, quote(time), order_places(self.left.codec_of(mine), 0))
+            for mine, operator in self.rows.compared
+        ]
+        keys = [(quote(mine), quote(theirs)) for mine, theirs in self.rows.keys]
+        share = measured_share(self.left.store, self.right.store, keys, tests)
+        groups = table.groups[self.left.index_number()].live
+        return table.live / max(groups, 1) * (0.5 if share is None else share)
 
     def _extreme_of_left(self) -> tuple[Sequence[str], bool] | None:
         return next((((mine,), operator in (">", ">=")) for mine, operator in self.rows.second), None)

@@ -334,6 +334,14 @@ def _counted(view: MaintainedView) -> int:
     return view.counted[1]
 
 
+def sorted_rows(view: MaintainedView) -> int:
+    """About how many rows are read at each epoch, to sort them, as somebody hears of the view's first rows; 0 where a
+    ranked tree has the first ones, and where all rows are the view's. O(1)."""
+    if view.definition.limit is None or view.ranked or not view.is_heard:
+        return 0
+    return _core_rows(view, about=True)
+
+
 def crossover(view: MaintainedView) -> int | None:
     """How many first rows are read sooner along a ranked tree than all are read at once and sorted; None if nothing but
     the ranked tree is kept. O(1)."""

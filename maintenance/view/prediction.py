@@ -105,14 +105,12 @@ class _Prices:
         total = 0.0
         for step in steps:
             if step.lists:
-                members = min(self._sizes.fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
-                if _is_band(tree.definition, step):
-                    # Nobody knows how wide it is: narrow beside the group, as people write it.
-                    members = sqrt(members)
-                total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
-                rows *= members / 2 if step.access == "range" else members
+                cost, met = self._listed(tree.definition, step)
+                total += rows * cost
+                rows *= met
             elif step.access == "filter":
                 total += rows
+                rows *= _default(self._sizes.share(step), 1.0)
             elif step.access == "range sum":
                 total += rows * (FOUND + 2 * self._sizes.depth(step.view))
             elif step.access == "box sum":
@@ -122,8 +120,25 @@ class _Prices:
                 total += rows * FOUND
         return total, rows
 
+    def _listed(self, definition: Definition, step: Step) -> tuple[float, float]:
+        """The steps that a listing takes, and how many members it meets."""
+        members = min(self._sizes.fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
+        place = 0.0
+        if step.access == "range":
+            place = self._sizes.depth(step.view)
+            # Of text nobody knows how wide a range is: narrow between two bounds of one order, as people write it.
+            guess = 1 / sqrt(max(members, 1.0)) if _is_band(definition, step) else 0.5
+            members *= _default(self._sizes.share(step), guess)
+        # Among the extremes of a second column each row is found on a way of its own, half of which others share.
+        steps = LISTED + len(step.partners) + (place / 2 if step.beside else 0)
+        return 1 + len(step.partners) + 2 * place + members * steps, members
+
     def _written(self, view: View, rows: float) -> float:
         return rows * (WRITTEN + INDEXED * len(view.indexes) + self._sizes.depth(view))
+
+
+def _default(found: float | None, guess: float) -> float:
+    return guess if found is None else found
 
 
 def _is_band(definition: Definition, step: Step) -> bool:

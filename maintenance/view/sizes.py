@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from sqlfront.maintenance.view.range_shares import Known, RangeShares, mixed
 from sqlfront.storage.kernels.tables import upkeep
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import LeafStore
+    from sqlfront.maintenance.tree.steps import Step
     from sqlfront.maintenance.tree.view_tree import Tree, View
     from sqlfront.maintenance.view.maintained_view import MaintainedView
     from sqlfront.storage.stores.table import Table
@@ -46,12 +48,16 @@ class Sizes(Protocol):
         """The rows of a kept projection."""
         ...
 
+    def share(self, step: Step) -> float | None:
+        """The share of the rows that a step's key lists which its comparisons let pass; None if nothing is known."""
+        ...
+
 
 class PresentSizes:
-    """The sizes as the tables of a built view have them: of groups the mean. O(1)."""
+    """The sizes as the tables of a built view have them: of groups the mean. O(1), but for shares."""
 
     def __init__(self, member: MaintainedView) -> None:
-        """Every view of the tree has a table of its own to ask."""
+        self._shares = RangeShares(member)
 
     def rows(self, view: View) -> float:
         assert view.table is not None
@@ -70,12 +76,16 @@ class PresentSizes:
     def projected(self, tree: Tree) -> float:
         return inf if tree.projection is None else tree.projection.live
 
+    def share(self, step: Step) -> float | None:
+        return _share(self._shares, step)
+
 
 class EstimatedSizes:
     """The sizes that a tree over some leaf stores would have, by a profile of their groups."""
 
     def __init__(self, member: MaintainedView, measured: Measured, profile: Profile) -> None:
         self._measured, self._profile = measured, profile
+        self._shares = RangeShares(member, measured.shares)
         self._stores = {atom: source.store for atom, source in member.sources.items()}
         self._names = {
             atom: {column.name: column.expression for column in member.definition.atom(atom).variables}
@@ -103,6 +113,9 @@ class EstimatedSizes:
     def projected(self, tree: Tree) -> float:
         return inf
 
+    def share(self, step: Step) -> float | None:
+        return _share(self._shares, step)
+
     def _met(self, leaf: str, known: Set[str], wanted: Set[str]) -> float:
         """The rows of a leaf with known values, as far as they differ in what is wanted."""
         store, names = self._stores[leaf], self._names[leaf]
@@ -113,9 +126,10 @@ class EstimatedSizes:
 
 
 class Measured:
-    """The sizes of the groups of leaf stores, each counted once."""
+    """The sizes of the groups of leaf stores, each counted once, and the shares of comparisons."""
 
     def __init__(self) -> None:
+        self.shares: Known = {}
         self._sizes: dict[tuple[int, frozenset[str]], np.ndarray] = {}
 
     def size(self, store: LeafStore, key: list[str], profile: Profile) -> float:
@@ -142,6 +156,10 @@ class Measured:
 def table_depth(table: Table) -> float:
     """The steps to a row's place in a table's ordered groups; 0 where none are."""
     return _depth(table.live / table.groups[0].live) if table.order_address and table.live else 0.0
+
+
+def _share(shares: RangeShares, step: Step) -> float | None:
+    return shares.of(step.tests, step.key if step.lists else None)
 
 
 def _depth(rows: float) -> float:
@@ -171,15 +189,11 @@ def _group_sizes(store: LeafStore, key: list[str]) -> np.ndarray:
 
 
 def _hashes(table: Table, places: list[int]) -> np.ndarray:
-    """A number for some key words of each row; different words share one about never, and only a size is at stake."""
+    """A number for some key words of each row: only a size is at stake."""
     found = []
     for first in range(0, table.used, _CHUNK):
         count = min(_CHUNK, table.used - first)
         words = np.empty((count, table.keys + table.values * table.limbs), np.int64)
         words = words[: upkeep.copy_rows(table.address, first, count, words.ctypes.data)]
-        mixed = np.zeros(len(words), np.uint64)
-        for place in places:
-            mixed = (mixed ^ words[:, place].view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-        found.append(mixed)
+        found.append(mixed(words, places))
     return np.concatenate(found)

@@ -245,7 +245,7 @@ def is_null_where(scalar: Scalar, columns: frozenset[Column]) -> bool:
         case Ref(column=column):
             return column in columns
         case Constant(sql=sql):
-            return sql.upper() == "NULL" or sql == UNKNOWN.sql
+            return sql.upper() == "NULL" or sql == null(scalar.type).sql
         case Call(strict=True) | Not():
             return any(is_null_where(part, columns) for part in parts_of(scalar))
         case Compare(operator=operator):

@@ -46,6 +46,10 @@ def polars_frame(table: pa.Table) -> Any:
 
 
 _HELD_LOCK = re.compile(r'Could not set lock on file "(?P<file>[^"]*)".*held in (?P<holder>.* \(PID \d+\))')
+_OUT_OF_MEMORY = re.compile(
+    r"Out of Memory Error: (?P<failed>[^\n]*?)(?: \((?P<used>[^/()\n]*)/(?P<limit>[^/()\n]*) used\))?\s*(?:\n|$)"
+)
+_LIMIT_IN_USE = re.compile(r"Failed to change memory limit to (?P<limit>\d+): (?P<why>[^\n]*)")
 _INTERRUPTED = re.compile(
     r"failed: (KeyboardInterrupt|Unknown error: Query interrupted|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL
 )
@@ -140,7 +144,26 @@ def translate(error: Exception) -> errors.Error:
             hint="close it there; let threads of that process share it, each with con.cursor(); or open it in every "
             "process with read_only = True",
         )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return _out_of_memory(error)
     for name in ("IntegrityError", "DataError", "NotSupportedError", "ProgrammingError", "OperationalError"):
         if isinstance(error, getattr(duckdb, name)):
             return getattr(errors, name)(str(error))
     return errors.DatabaseError(str(error))
+
+
+def _out_of_memory(error: Exception) -> errors.OperationalError:
+    """DuckDB's error that memory is short, with the limit that it met, if it tells that."""
+    found, set_to = _OUT_OF_MEMORY.match(str(error)), _LIMIT_IN_USE.search(str(error))
+    failed, used, limit = found.group("failed", "used", "limit") if found is not None else (str(error), None, None)
+    what, why = "DuckDB is out of memory", failed
+    if set_to is not None:
+        what, why = f"memory_limit cannot be {int(set_to['limit']):,} bytes", f"more is in use: DuckDB {set_to['why']}"
+    elif limit is not None:
+        what, why = f"DuckDB needs more memory than memory_limit, {limit}", f"it {failed}, and {used} are in use"
+    return errors.OperationalError(
+        what,
+        why=why,
+        hint="allow more: SET memory_limit = '1GB', or connect(path, config={'memory_limit': '1GB'}); or need less: "
+        "SET threads = 1, SET preserve_insertion_order = false",
+    )

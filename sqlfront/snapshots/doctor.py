@@ -11,7 +11,7 @@ from sqlfront.database.database import SCHEMA
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.snapshots.adopting import find_snapshot
-from sqlfront.snapshots.snapshot_file import SnapshotFile, folder_of
+from sqlfront.snapshots.snapshot_file import SUFFIX, SnapshotFile, folder_of
 from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import delta_sql
@@ -20,6 +20,10 @@ from sqlfront.storage.errors import Error, OperationalError
 
 def examine(path: str) -> tuple[list[str], bool]:
     """Lines about a file, and whether everything that it keeps is sound. OperationalError if it cannot be read."""
+    if os.path.isdir(path):
+        raise OperationalError(
+            f"{path} is a folder", why="views are kept in a DuckDB database, which is one file", hint=_database_in(path)
+        )
     if not os.path.isfile(path):
         raise OperationalError(f"there is no file {path}", hint="give the path of a DuckDB database")
     import duckdb
@@ -39,6 +43,24 @@ def examine(path: str) -> tuple[list[str], bool]:
         lines = [f"{path}: {_counted(len(views), 'materialized view')}"]
         lost = list(_captures(con, name, lines))
         return lines, _snapshot(path, con, views, lost, lines)
+
+
+def _database_in(folder: str) -> str:
+    """What to give instead of a folder: the file whose snapshot it is, or the databases in it."""
+    path = os.path.realpath(folder)
+    of = path.removesuffix(SUFFIX)
+    found = [of] if of != path and os.path.isfile(of) else sorted(one.path for one in os.scandir(path) if _is_file(one))
+    if not found:
+        return "give the path of a DuckDB database, as connect() takes it"
+    return f"sqlfront doctor {found[0]}{f', or another of its {len(found)} databases' if found[1:] else ''}"
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is a DuckDB database: a file with DuckDB's mark behind its checksum."""
+    if not entry.is_file():
+        return False
+    with open(entry.path, "rb") as file:
+        return file.read(12)[8:] == b"DUCK"
 
 
 def _captures(con: Any, name: str, lines: list[str]) -> Iterator[str]:

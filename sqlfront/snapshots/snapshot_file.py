@@ -27,13 +27,16 @@ from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels.tables.mapped_memory import map_file, unmap
 from sqlfront.storage.stores.words import words_at
 
+SUFFIX = ".sqlfront"
+"""What the name of a database file's folder of snapshots adds to its own."""
+
 _MAPPED_FROM = 1 << 16
 """Bytes from which on an array is mapped: a process may have some ten thousand mappings."""
 
 
 def folder_of(path: str) -> Path:
     """Where the snapshots of a database file are."""
-    return Path(f"{os.path.realpath(path)}.sqlfront")
+    return Path(f"{os.path.realpath(path)}{SUFFIX}")
 
 
 def all_in(folder: Path) -> list[Path]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.database.failures import translate
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +133,32 @@ def test_definitions_within_a_transaction_are_refused(con):
             con.execute(statement)
     con.execute("ROLLBACK")
     assert everything(con) == before
+
+
+@pytest.mark.parametrize("limit", ["1KB", "100KB"])
+def test_a_memory_limit_that_is_too_small_is_named(limit):
+    shown = {"1KB": "1000 bytes", "100KB": "97.6 KiB"}[limit]
+    told = rf"(?s)^DuckDB needs more memory than memory_limit, {shown}\nWhy: it .* are in use\nTry: allow more: SET"
+    with pytest.raises(sqlfront.OperationalError, match=told):
+        sqlfront.connect(config={"memory_limit": limit}).execute("CREATE TABLE t (a BIGINT)")
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (a BIGINT)")
+    query = "SELECT a, count(*) AS n FROM t GROUP BY a"
+    # DuckDB refuses a limit that is below what is in use already.
+    told = (
+        rf"{told}|^memory_limit cannot be 1,000 bytes\nWhy: more is in use: DuckDB could not .*\nTry: allow more: SET"
+    )
+    with pytest.raises(sqlfront.OperationalError, match=told):
+        con.execute(f"SET memory_limit = '{limit}'").execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("SET memory_limit = '1GB'")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("INSERT INTO t VALUES (1), (1)")
+    assert con.execute("FROM v").fetchall() == [(1, 2)]
+
+
+def test_memory_that_the_system_does_not_give_is_no_matter_of_the_limit():
+    found = translate(duckdb.OutOfMemoryException("Out of Memory Error: Failed to allocate block of 2048 bytes\n"))
+    assert isinstance(found, sqlfront.OperationalError)
+    assert "DuckDB is out of memory\nWhy: Failed to allocate block of 2048 bytes\n" in str(found)
+    text = "Out of Memory Error: Failed to change memory limit to 1000: could not free up enough memory\n\nSee also"
+    assert str(translate(duckdb.OutOfMemoryException(text))).startswith("memory_limit cannot be 1,000 bytes\nWhy: more")

@@ -10,13 +10,17 @@ from dataclasses import replace
 from sqlfront.planner.algebra.rewriting import passed, rewrite
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, never_null, rejected
 from sqlfront.planner.algebra.scalars import (
+    Column,
+    Compare,
     IsNull,
+    Ref,
     Scalar,
     conjunction,
     conjuncts,
     is_never_null,
     is_null_where,
     null,
+    substitute,
 )
 from sqlfront.planner.algebra.terms import Filter, Join, Made, Map, Term
 
@@ -40,9 +44,26 @@ def turn_left_into_anti(term: Term, facts: Facts = NO_FACTS) -> Term:
 
 
 def _is_true_without_partner(one: Scalar, join: Join) -> bool:
-    return isinstance(one, IsNull) and is_null_where(one.part, frozenset(join.right.columns))
+    tested = _tested(one)
+    return tested is not None and is_null_where(tested, frozenset(join.right.columns))
 
 
 def _is_false_with_partner(one: Scalar, join: Join, facts: Facts) -> bool:
-    present = never_null(join.left, facts) | never_null(join.right, facts) | rejected(join.condition)
-    return isinstance(one, IsNull) and is_never_null(one.part, present)
+    condition, computed = join.condition, frozenset[Column]()
+    if isinstance(join.right, Map):  # A computed column has a value only where the columns that it is strict in do.
+        made = join.right.made
+        below = rejected(substitute(condition, {part.column: part.value for part in made}))
+        computed = frozenset(part.column for part in made if isinstance(part.value, Ref) and part.value.column in below)
+    present = never_null(join.left, facts) | never_null(join.right, facts) | rejected(condition) | computed
+    tested = _tested(one)
+    return tested is not None and is_never_null(tested, present)
+
+
+def _tested(one: Scalar) -> Scalar | None:
+    """What a condition says is NULL; None for another condition."""
+    match one:
+        case IsNull(part=part):
+            return part
+        case Compare(operator="IS NOT DISTINCT FROM", left=left, right=right):
+            return left if is_null_where(right, frozenset()) else right if is_null_where(left, frozenset()) else None
+    return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.row_facts import Facts, ForeignKey
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -20,6 +21,7 @@ from sqlfront.planner.algebra.scalars import (
     Operator,
     Ref,
     Scalar,
+    null,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -355,6 +357,24 @@ def null_or_missing() -> Term:
     q = Query()
     r, s = q.scan("r"), q.scan("s", prefix="s_")
     return Filter(Join("left", r, s, eq(col(r, "a"), col(s, "s_b"))), IsNull(col(s, "s_c")))
+
+
+def behind_a_computed_column() -> Term:
+    """A computed column of the partner is compared, so the column that it is strict in is not NULL."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    double = q.made("d", Call("{0} * {1}", (col(s, "s_c"), number(2)), "INTEGER", strict=True))
+    right = Map(s, (*passed(s.columns), double))
+    joined = Join("left", r, right, both(eq(col(r, "a"), col(s, "s_b")), compare(Ref(double.column), ">", col(r, "b"))))
+    return Filter(joined, IsNull(col(s, "s_c")))
+
+
+def equal_to_null() -> Term:
+    """IS NOT DISTINCT FROM NULL is IS NULL."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    joined = Join("left", r, s, eq(col(r, "a"), col(s, "s_b")))
+    return Filter(joined, Compare("IS NOT DISTINCT FROM", col(s, "s_b"), null("INTEGER")))
 
 
 def required_mark() -> Term:
@@ -698,7 +718,7 @@ EXAMPLES = {
     "strengthen_equalities": (equal_or_both_null,),
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
-    "turn_left_into_anti": (missing_alone, null_or_missing),
+    "turn_left_into_anti": (missing_alone, null_or_missing, behind_a_computed_column, equal_to_null),
     "turn_partners_in_range_into_nearest": (
         without_a_later_row, without_a_row_between, without_a_later_row_or_tie, joined_without_a_later_row,
         of_both_sides_without_a_later_row, with_a_row_between,

@@ -72,6 +72,20 @@ def test_files_without_a_snapshot(path, tmp_path, capsys):
     assert not os.path.exists(tmp_path / "missing")
 
 
+def test_a_folder_is_told_from_a_missing_file(path, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("no database at all")
+    for folder in (tmp_path, snapshot_file.folder_of(path)):
+        assert main(["doctor", str(folder)]) == 1
+        told = capsys.readouterr().err
+        assert f"{folder} is a folder" in told and f"Try: sqlfront doctor {path}\n" in told
+    (tmp_path / "empty").mkdir()
+    assert main(["doctor", str(tmp_path / "empty")]) == 1
+    assert "give the path of a DuckDB database" in capsys.readouterr().err
+    duckdb.connect(str(tmp_path / "more.duckdb")).close()
+    assert main(["doctor", str(tmp_path)]) == 1
+    assert f"{path}, or another of its 2 databases" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given", [["doctor"], ["doctor", "a", "b"], ["doctor", "-c", "SELECT 1"], ["backup", "a"]])
 def test_a_missing_argument_makes_no_file(given, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

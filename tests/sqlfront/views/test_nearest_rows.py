@@ -297,6 +297,9 @@ def test_other_spellings_are_as_of_joins(con: sqlfront.Connection, query: str) -
 LATEST = (
     "SELECT a.k, a.t FROM l a WHERE NOT EXISTS (SELECT 1 FROM l b WHERE b.k = a.k AND b.t > a.t)",
     "SELECT a.k, a.t FROM l a LEFT JOIN l b ON b.k = a.k AND b.t > a.t WHERE b.k IS NULL",
+    "SELECT a.k, a.t FROM l a LEFT JOIN l b ON b.k = a.k AND b.t > a.t WHERE b.t IS NOT DISTINCT FROM NULL",
+    "SELECT a.k, a.t FROM l a LEFT JOIN (SELECT k, t, t + 1 AS s FROM l) b ON b.k = a.k AND b.s > a.t + 1 "
+    "WHERE b.t IS NULL",
     "SELECT a.k, a.t FROM l a WHERE NOT EXISTS (SELECT 1 FROM l b WHERE b.k = a.k AND (b.t > a.t OR b.t = a.t AND "
     "b.id > a.id))",
     "SELECT a.k, a.t FROM l a WHERE NOT EXISTS (SELECT 1 FROM l b WHERE b.k = a.k AND b.t > a.t AND b.t < a.t + 500)",
