@@ -61,3 +61,21 @@ def test_views_with_opposite_bounds_have_stores_of_their_own() -> None:
         for name in ("below", "again"):
             assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
         check_tables(con)
+
+
+def test_rows_within_two_windows_are_found_without_those_of_one() -> None:
+    """A third of all rows is within the window of a, one in a hundred within that of b; neither is met alone."""
+    most = []
+    for rows in (1000, 30_000):
+        with sqlfront.connect(":memory:") as con:
+            for table in "rs":
+                con.execute(f"CREATE CHANGE TABLE {table} (a BIGINT, b BIGINT) WITH (retain = true)")
+                con.execute(f"INSERT INTO {table} SELECT i % 30, (i * 7919) % {10 * rows} FROM range({rows}) AS t(i)")
+            con.execute("CREATE MATERIALIZED VIEW v AS SELECT r.a, r.b, s.a AS c, s.b AS d FROM r JOIN s "
+                        "ON abs(r.a - s.a) <= 5 AND s.b BETWEEN r.b - 50 AND r.b + 50")  # fmt: skip
+            places = (1, 5 * rows, 10 * rows)
+            most.append(max(steps_of(con, table, (a, b)) for table in "rs" for a in (0, 15, 29) for b in places))
+            if rows == 1000:
+                assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+                check_tables(con)
+    assert most[1] < 30 * log2(30_000) and most[1] < 3 * most[0]
