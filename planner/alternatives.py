@@ -26,7 +26,7 @@ _HOT = 1000.0
 
 def alternative_trees(definition: Definition, rates: Mapping[str, float]) -> list[Plan]:
     """The plans of a query for these rates of its tables, for equal ones, and for each of the tables that change most
-    as the one that changes most by far; each tree once. All are of the class of the first.
+    as the one that changes most by far; each tree once. All are of the class of the first, or of a better one.
     """
     total = sum(rates.values()) or 1.0
     most = MOST_TABLES if len(definition.atoms) <= MOST_ATOMS else 1
@@ -37,7 +37,12 @@ def alternative_trees(definition: Definition, rates: Mapping[str, float]) -> lis
         plan = plan_view(definition, mix)
         found.setdefault((plan.root, plan.free, *(one.root for one in plan.distinct_sets)), plan)
     first, *others = found.values()
-    return [first, *(plan for plan in others if (plan.cost, plan.total) == (first.cost, first.total))]
+    return [first, *(plan for plan in others if is_as_good(plan, first))]
+
+
+def is_as_good(plan: Plan, other: Plan) -> bool:
+    """Whether a plan costs at most what another one does, with its distinct values and without them."""
+    return plan.cost.is_within(other.cost) and (plan.total or plan.cost).is_within(other.total or other.cost)
 
 
 def join_orders(plan: Plan) -> Iterator[Plan]:

@@ -16,7 +16,7 @@ from sqlfront.maintenance.view.observation import GAIN, Observation, Window, rat
 from sqlfront.maintenance.view.prediction import predict, predicted_mean
 from sqlfront.maintenance.view.sizes import PROFILES, EstimatedSizes, Measured, Profile
 from sqlfront.maintenance.view.unbuilt import unbuilt_view
-from sqlfront.planner.alternatives import alternative_trees, join_orders
+from sqlfront.planner.alternatives import alternative_trees, is_as_good, join_orders
 from sqlfront.planner.heavy_light.division import divide_unasked
 from sqlfront.planner.model.plan import Plan
 from sqlfront.storage.codecs.encoding import Dictionaries
@@ -41,8 +41,8 @@ class Choice:
 
 
 def best_tree(view: MaintainedView, dictionaries: Dictionaries) -> Choice | None:
-    """Another tree of a view's class that is predicted to take far fewer steps for the mix that its own was chosen for;
-    None if there is none."""
+    """Another tree of a view's class, or of a better one, that is predicted to take far fewer steps for the mix that
+    its own was chosen for; None if there is none."""
     mix = rates_of(view)
     prices = _Prices(view, dictionaries, mix, Measured(), "mean")
     return _better_tree(
@@ -124,9 +124,7 @@ class _Prices:
 
 def _better_tree(view: MaintainedView, prices: _Prices, mix: Mapping[str, float], seen: str) -> Choice | None:
     own = view.plan
-    plans = [
-        plan for plan in alternative_trees(view.definition, mix) if (plan.cost, plan.total) == (own.cost, own.total)
-    ]
+    plans = [plan for plan in alternative_trees(view.definition, mix) if is_as_good(plan, own)]
     plan = min(plans, key=prices.of, default=own)
     plan = min((plan, *join_orders(plan)), key=prices.of)
     now, steps = prices.of(own), prices.of(plan)

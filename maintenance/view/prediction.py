@@ -48,6 +48,8 @@ def predict(view: MaintainedView, sizes_of: Callable[[MaintainedView], Sizes] = 
             found[name] += turns * (WRITTEN + FOUND)
             if member.tuple_count is not None:
                 found[name] += prices.tallied(member.tuple_count, member.tree, leaf)
+            if member.delta is not None and member.tree.output is None:
+                found[name] += prices.told(member.tree, leaf)
     definitions = (view.definition, *(one.definition for one in view.definition.distinct_sets))
     constant = {atom.table for one in definitions for atom in one.atoms if atom.is_constant}
     return {table: cost for table, cost in found.items() if table not in constant}
@@ -91,14 +93,26 @@ class _Prices:
         """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tuple count's
         tree."""
         emission = Emission(tree, leaf)
-        total, rows = 0.0, 1.0
-        for parent, child in emission.bound:
-            cost, rows = self._joined(tree, tree.update_steps(parent, child), rows)
-            total += cost
+        total, rows = self._climbed(tree, emission)
         entry = tuple_count.entry(emission)
         # Added up by key, looked up in the view's table, and written if it turns.
         total += rows * (WRITTEN + FOUND) + self._written(entry, rows)
         return total + rows * self.path(tuple_count.tree, entry)
+
+    def told(self, tree: Tree, leaf: View) -> float:
+        """What telling the rows of the output that change adds, where somebody hears of them."""
+        emission = Emission(tree, leaf)
+        total, rows = self._climbed(tree, emission)
+        cost, rows = self._joined(tree, emission.free, rows)
+        return total + cost + rows * WRITTEN
+
+    def _climbed(self, tree: Tree, emission: Emission) -> tuple[float, float]:
+        """The steps to where a delta enters the enumerated part of the tree, and the rows that come there."""
+        total, rows = 0.0, 1.0
+        for parent, child in emission.bound:
+            cost, rows = self._joined(tree, tree.update_steps(parent, child), rows)
+            total += cost
+        return total, rows
 
     def _joined(self, tree: Tree, steps: Iterable[Step], rows: float) -> tuple[float, float]:
         """The steps that looking up all siblings takes, and the rows that come of it."""

@@ -40,6 +40,11 @@ class Cost:
         """The bounds in words, by name."""
         return {field.name: str(getattr(self, field.name)) for field in fields(self)}
 
+    def is_within(self, other: Cost) -> bool:
+        """Whether no bound is above that of another cost."""
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        return all(mine == theirs or mine < theirs for mine, theirs in pairs)
+
 
 CONSTANT = Cost(preprocessing=LINEAR_BOUND, update=CONSTANT_BOUND, delay=CONSTANT_BOUND, space=LINEAR_BOUND)
 """Berkholz, Keppeler and Schweikardt 2017, Theorem 3.2: q-hierarchical; or every step fixed by a declared key."""

@@ -9,11 +9,20 @@ from sqlfront.planner.model.cost import BOX_SUMS, BOXES, RANGES, RANGES_LOGARITH
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.join_tree import Weights
-from sqlfront.planner.search.ranges import build_range_tree, is_box, is_rectangle, meets_one, sums_boxes
+from sqlfront.planner.search.ranges import (
+    build_range_tree,
+    is_box,
+    is_rectangle,
+    meets_one,
+    sums_boxes,
+    sums_boxes_of_each,
+)
 from sqlfront.planner.theory.enumerable import enumerable_sets
 from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison, spell_constants
 
 STRATEGY = "dynamic Yannakakis, sums over ranges of sorted lists"
+
+OF_EACH = " Each of these rows looks up a sum over a box of another table."
 
 
 def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
@@ -41,10 +50,12 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
     free, root, listing = min(found, key=lambda tree: bool(tree[2]))
     added = tuple(variable for variable in free if variable not in definition.free)
     summed = any(sums_boxes(node, definition) for node in root.walk())
+    of_each = bool(listing) and sums_boxes_of_each(root, definition)
     if not listing:
         cost = BOX_SUMS if summed else RANGES_LOGARITHMIC
     elif summed:
-        cost = replace(BOXES if boxes else BOX_SUMS, update=RANGES.update, space=BOX_SUMS.space)
+        update = replace(RANGES.update, logs=BOX_SUMS.update.logs) if of_each else RANGES.update
+        cost = replace(BOXES if boxes else BOX_SUMS, update=update, space=BOX_SUMS.space)
     else:
         cost = BOXES if boxes else RANGES
     listed = (boxes and listing) or any(
@@ -57,7 +68,7 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
         free=free,
         variables_added=added,
         cost=replace(cost, delay=LOGARITHMIC_BOUND) if listed else cost,
-        reason=_explain(definition, added, listing, boxes, summed),
+        reason=_explain(definition, added, listing, boxes, summed) + (OF_EACH if of_each else ""),
     )
 
 

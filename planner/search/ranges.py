@@ -89,6 +89,34 @@ def sums_boxes(node: Node, definition: Definition) -> bool:
     return any(_is_summed_box(node, other, lacking, definition) for other, lacking in fresh)
 
 
+def sums_boxes_of_each(root: Node, definition: Definition) -> bool:
+    """Whether each of the rows that a change lists looks up a sum over boxes, at the same node or one above."""
+    return any(_sums_box_of_each(node, child, definition) for node in root.walk() for child in node.children)
+
+
+def _sums_box_of_each(node: Node, child: Node, definition: Definition) -> bool:
+    return _looks_up_box(node, child, definition) and _comes_as_many(node, child, definition)
+
+
+def _comes_as_many(node: Node, child: Node, definition: Definition) -> bool:
+    """Whether a change that comes up from a child of a node, or from below it, has listed rows."""
+    below = any(_comes_as_many(child, one, definition) for one in child.children)
+    return below or not meets_one(node, child, definition)
+
+
+def _looks_up_box(node: Node, child: Node, definition: Definition) -> bool:
+    """Whether what comes up from a child looks up a sum over boxes of a sibling: one that alone has a variable of the
+    node's label is listed."""
+    label, wanted = frozenset(node.variables), needed(node)
+    for other in node.children:
+        known = frozenset[str]().union(*(one.variables for one in node.children if one is not other))
+        fresh = wanted & frozenset(other.variables) - frozenset(child.variables) - label
+        named = label & frozenset(other.variables)
+        if other is not child and named <= known and _is_summed_box(node, other, fresh, definition):
+            return True
+    return False
+
+
 def _is_summed_range(node: Node, fresh: frozenset[str], definition: Definition) -> bool:
     """Whether a child's sum is looked up by its key, or by variables that rows can be sorted by, with a bound below at
     most and one above."""
@@ -259,6 +287,8 @@ class _RangeSearch(Search):
         for found in below:
             fans_out = not meets_one(node, found.node, self.definition)
             price = add_prices(add_prices(price, found.price), self.climb(found.leaving, fans_out=fans_out))
+            if _sums_box_of_each(node, found.node, self.definition):
+                price = add_prices(price, self.climb(found.leaving, fans_out=True))
             leaving |= found.leaving
         return Found(price, node, leaving)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from sqlfront.planner.alternatives import alternative_trees, join_orders
+from sqlfront.planner.alternatives import alternative_trees, is_as_good, join_orders
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.division import divide, divide_unasked
+from sqlfront.planner.model.bound import CONSTANT_BOUND, Bound
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 
@@ -28,6 +30,16 @@ def test_all_are_plans_of_one_class_and_each_hot_table_has_its_own(text):
         hot = plan_view(definition, {**rates, table: 1e6})
         assert hot.root in {plan.root for plan in plans}
     assert plans[0].root == plan_view(definition, rates).root
+
+
+def test_a_better_class_is_as_good_and_a_worse_one_is_not():
+    definition = parse_definition(PATH)
+    plan = plan_view(definition)
+    slower = replace(plan, cost=replace(plan.cost, update=Bound(Fraction(2))))
+    assert is_as_good(plan, plan) and is_as_good(plan, slower) and not is_as_good(slower, plan)
+    assert not is_as_good(replace(plan, total=slower.cost), plan) and is_as_good(plan, replace(plan, total=slower.cost))
+    other = replace(plan, cost=replace(slower.cost, space=CONSTANT_BOUND))
+    assert not is_as_good(other, plan) and not is_as_good(plan, other)
 
 
 @pytest.mark.parametrize(

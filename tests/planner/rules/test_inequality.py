@@ -89,6 +89,23 @@ def _assert_joins(plan: Plan, definition: Definition, rows: dict[str, Counter[tu
             [("x", ">=", "a"), ("y", "<=", "b")],
             ("O(N^2 log N)", "O(N log N)", "O(N log N)"),
         ),
+        # A change of r lists rows of s, each of which looks up its sum of t. Beside u only the other two are a chain:
+        # no row that is listed looks up a sum.
+        (
+            "r(x, y), s(a, b, u), t(c, d) -> u",
+            [("x", ">=", "a"), ("y", "<=", "b"), ("c", ">=", "a"), ("d", "<=", "b")],
+            ("O(N^2 log N)", "O(N log^2 N)", "O(N log N)"),
+        ),
+        (
+            "r(x, y, u), s(a, b, e, f), t(c, d) -> u",
+            [("x", ">=", "a"), ("y", "<=", "b"), ("c", ">=", "e"), ("d", "<=", "f")],
+            ("O(N^2 log N)", "O(N log N)", "O(N log N)"),
+        ),
+        (
+            "r(x, y, k), s(a, b), t(k, u) -> u",
+            [("x", ">=", "a"), ("y", "<=", "b")],
+            ("O(N^2 log N)", "O(N log N)", "O(N log N)"),
+        ),
         (
             "r(x, y), s(a, b) -> x, y, a, b",
             [("x", ">=", "a"), ("y", "<=", "b")],

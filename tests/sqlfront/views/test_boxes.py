@@ -163,6 +163,30 @@ def test_a_third_table_is_not_listed_for_a_sum_over_a_box_each(columns: str, joi
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
+@pytest.mark.parametrize(
+    ("select", "update", "each"),
+    [
+        ("count(*) AS n FROM r JOIN s ON {r} JOIN u ON {e}", "O(N log N)", 1),
+        ("s.k, s.s, count(*) AS n FROM r JOIN s ON {r} JOIN u ON {s} GROUP BY ALL", "O(N log^2 N)", 2),
+    ],
+)
+def test_a_chain_of_boxes_costs_what_is_stated(select: str, update: str, each: int) -> None:
+    """A change that lists all rows of s, at two sizes."""
+    ends = {"r": "r.s <= s.e AND s.s <= r.e", "e": "s.k <= u.e AND u.s <= s.x", "s": "u.s <= s.e AND s.s <= u.e"}
+    most = {}
+    for rows in (250, 2000):
+        with sqlfront.connect(":memory:") as con:
+            for table in "rsu":
+                con.execute(f"CREATE TABLE {table} (k BIGINT, s BIGINT, e BIGINT, x BIGINT)")
+                con.execute(f"INSERT INTO {table} SELECT i % 9, s, s + i % 30, i % 9 + 5 "
+                            f"FROM (SELECT i, i * 7919 % {10 * rows} AS s FROM range({rows}) AS t(i))")  # fmt: skip
+            con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {select.format(**ends)}")
+            assert con.explain("v").to_dict()["cost"]["update"] == update
+            most[rows] = max(steps_of(con, table, (0, 0, 10 * rows, 9)) for table in "rsu")
+            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    assert all(rows < steps < 8 * rows * log2(rows) ** each for rows, steps in most.items()), most
+
+
 def test_sums_over_boxes_beside_listed_rows_are_stated_as_space() -> None:
     """Points of a group meet the intervals around them, whose sums the points look up: two columns of one table."""
     with sqlfront.connect(":memory:") as con:
