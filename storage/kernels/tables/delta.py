@@ -20,12 +20,17 @@ from sqlfront.storage.kernels.layout import (
     MATCHES_CAPACITY,
     NULL_CODE,
     ORDER,
+    ORDER_BYTES,
+    ORDER_COUNT,
+    ORDER_ENTRY,
     ORDER_INDEX,
+    ORDER_KIND,
     OVERFLOW,
     RANKS,
     RESERVED_LOW,
     ROWS,
     SLOTS,
+    SPILL,
     STEPS,
     TAIL,
     TEMPORARY,
@@ -176,10 +181,16 @@ def prefetch_rows(table, hashes, stride):
 
 @kernel("int64(int64)")
 def searched_index(table):
-    """The index of a large table whose rows find their places along trees, by their own words; -1 if there is none."""
+    """The index of a large table whose rows find their places along trees, by numbers; -1 if there is none, or if the
+    rows are on disk, where some of the delta's may wait."""
     order = load(table, ORDER)
-    if order == 0 or load(table, RANKS) > 0 or load(table, USED) * load(table, WIDTH) < _LARGE:
+    if order == 0 or load(table, RANKS) > 0 or load(table, SPILL) != 0:
         return -1
+    if load(table, USED) * load(table, WIDTH) < _LARGE:
+        return -1
+    for i in range(load(order, ORDER_COUNT)):
+        if load(order, ORDER_ENTRY + 3 * i + 1) & ORDER_KIND >= ORDER_BYTES:
+            return -1
     return load(order, ORDER_INDEX)
 
 
