@@ -349,10 +349,10 @@ class Tree:
             for test in view.parent.node.comparisons
             if test.is_order and test.scheme & bound and len(test.scheme & fresh) == 1
         ]
-        for first in tests if not listing.partners else ():
-            (variable,) = first.scheme & fresh
-            order = self.definition.order_of(variable)
-            bounds = {is_lower(test, order): test for test in reversed(tests) if test.scheme & order}
+        orders = [self.definition.order_of(*(test.scheme & fresh)) for test in tests]
+        ranges = [(one, {is_lower(test, one): test for test in reversed(tests) if test.scheme & one}) for one in orders]
+        # Two bounds of what rows are sorted by leave out more than two of what extremes are known of.
+        for order, bounds in sorted(ranges, key=lambda one: -len(one[1])) if not listing.partners else ():
             if view.is_sorted(listing.key, order) or (view.order is None and not self._is_settled):
                 others = (test for test in tests if not test.scheme & order)
                 beside = [test for test in others if self._has_extremes(view, _extreme(test, fresh))][:1]

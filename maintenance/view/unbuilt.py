@@ -102,10 +102,14 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     open_copy = partial(relation.open_store, atom.variables, atom.factors, conditions, required)
     copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
     store = open_copy(copy, view.definition.settings, atom.copies)
-    _, _, order, _, _, boxes = demanded_indexes(view, atom.name)
+    _, _, order, _, extremes, boxes = demanded_indexes(view, atom.name)
     # A sum over a range or a box needs its order, and enumeration does: the store of another one will not do.
     if view.tree.needs_orders and order is not None and store.order not in (None, order):
         copy = f"{copy} of {order.grouping} sorted by {order.by}"
+        store = open_copy(copy, view.definition.settings, atom.copies)
+    if extremes and store.order == order and store.summaries[:1] not in ((), tuple(extremes)):
+        [(of, greatest, *_)] = extremes  # Rows are searched by the first of a store's extremes.
+        copy = f"{copy} with the {'greatest' if greatest else 'least'} {of}"
         store = open_copy(copy, view.definition.settings, atom.copies)
     if boxes is not None and store.boxes not in (None, boxes):
         store = open_copy(f"{copy} with boxes of {boxes}", view.definition.settings, atom.copies)

@@ -19,7 +19,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
-from sqlfront.cut.expressions.cells import chains_in_cells
+from sqlfront.cut.expressions.cells import chains_in_cells, windows_in_cells
 from sqlfront.cut.expressions.disjoint_ranges import alternatives, bounds_of, disjoint_ranges
 from sqlfront.cut.expressions.exclusive_parts import MOST_PARTS, exclusive_parts
 from sqlfront.cut.expressions.scalar_forms import call
@@ -58,6 +58,10 @@ DISJOINT = "the pairs of an OR of ranges are those of each range: the ranges hav
 IN_CELLS = (
     "rows within a window of each other are in one cell as wide as the window, or in two cells that follow each other: "
     "in each case the comparisons are a chain, without a cycle"
+)
+BY_CELLS = (
+    "rows within a window of each other are in one cell as wide as the window, or in two cells that follow each other: "
+    "in each case one of its bounds is compared, or none"
 )
 SUBTRACTED = (
     "pairs between two bounds are the pairs within one bound, less the pairs outside of the other bound: the ends are "
@@ -120,12 +124,18 @@ def _of_alternatives(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
 
 
 def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
-    """Comparisons in a cycle as one join for each place of a cell's bound. Rows are told so where the query is their
-    union, which stores none of them; inside of a query it would."""
+    """Comparisons in a cycle, or a window beside others, as one join for each place of a cell's bound. Rows are told so
+    where the query is their union, which stores none of them; inside of a query it would."""
     if shape.mode != "group" and not (shape.is_whole and shape.mode == "bag" and not shape.orders):
         return None
-    found = chains_in_cells(flat.conditions, lambda value: sorted(map(str, flat.leaves_of(value))), blocks.types)
-    return None if found is None else ([_Part(1, tuple(one)) for one in found], IN_CELLS)
+
+    def leaves(value: Scalar) -> list[str]:
+        return sorted(map(str, flat.leaves_of(value)))
+
+    found, note = chains_in_cells(flat.conditions, leaves, blocks.types), IN_CELLS
+    if found is None and shape.mode == "bag":
+        found, note = windows_in_cells(flat.conditions, leaves, blocks.types), BY_CELLS
+    return None if found is None else ([_Part(1, tuple(one)) for one in found], note)
 
 
 def _of_differences(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:

@@ -48,13 +48,13 @@ def separated(condition: Scalar, atoms_of: AtomsOf, types: ComparedTypes) -> lis
     if all(len(atoms_of(side)) <= 1 for side in (condition.left, condition.right)):
         return []
     for one in (condition, Compare(MIRRORED[condition.operator], condition.right, condition.left)):
-        if found := _without_abs(one) or _of_moments(one, atoms_of, types):
+        if found := without_abs(one) or _of_moments(one, atoms_of, types):
             return found
     apart = _Separation(atoms_of).of_numbers(condition)
     return [] if apart is None else [apart]
 
 
-def _without_abs(one: Compare) -> list[Scalar]:
+def without_abs(one: Compare) -> list[Scalar]:
     """abs(x) <= c as x <= c and -x <= c."""
     match one:
         case Compare(operator="<" | "<=" as operator, left=Call(form=form, arguments=(inner,))) if form == ABSOLUTE:

@@ -65,6 +65,7 @@ from sqlfront.storage.kernels.tables.nearest import (
 )
 from sqlfront.storage.kernels.tables.range_extremes import last_within
 from sqlfront.storage.kernels.tables.range_scan import first_passing
+from sqlfront.storage.kernels.tables.waves import WAVE, bring_paths
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
@@ -81,9 +82,15 @@ def change_pairs(node, scratch, left, left_rows, right, right_rows):
     store(made, LIST_USED, 0)
     width = (load(load(node, PAIRS_LEFT), KEYS) + 1) * 8
     for i in range(moves):
+        if i % WAVE == 0 and moves > 1:
+            bring_partners(node, scratch, PAIRS_MOVED, PAIRS_RIGHT, PAIRS_LOWER, i, min(WAVE, moves - i))
         list_moved(node, scratch, load(node, PAIRS_MOVED + LIST_AT) + i * width)
     width = (load(load(node, PAIRS_RIGHT), KEYS) + 1) * 8
     for i in range(comings):
+        if i % WAVE == 0 and comings > 1:
+            for place in range(2):
+                side = PAIRS_OWN if place == 1 else PAIRS_LEFT
+                bring_partners(node, scratch, PAIRS_CAME, side, PAIRS_REACHED + place, i, min(WAVE, comings - i))
         list_reached(node, scratch, load(node, PAIRS_CAME + LIST_AT) + i * width)
     if moves + comings > 1:  # Several changes may reach the same row.
         net_list(node, lefts, 2)
@@ -95,6 +102,26 @@ def change_pairs(node, scratch, left, left_rows, right, right_rows):
     words = load(load(node, PAIRS_OWN), KEYS) + 1
     store(scratch, STEPS, load(scratch, STEPS) + load(made, LIST_USED) // words)
     return net_list(node, made, words)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def bring_partners(node, scratch, changes, side, test, first, count):
+    """`bring_paths` in a side for changed rows of the other one, from the row `first` on."""
+    other = PAIRS_LEFT if changes == PAIRS_MOVED else PAIRS_RIGHT
+    width = (load(load(node, other), KEYS) + 1) * 8
+    table = load(node, side)
+    group = load(node, side + 1)
+    key = load(node, other + 4)
+    if load(node, test) == 0:
+        return
+    slots = node + PAIRS_SLOTS * 8
+    store(slots, LIST_USED, 0)
+    searches = take_words(slots, 2 * count)
+    for i in range(count):
+        row = load(node, changes + LIST_AT) + (first + i) * width
+        store(searches, 2 * i, row)
+        store(searches, 2 * i + 1, root_of(group, row_of(group, scratch, row, key)))
+    bring_paths(table, 0, load(node, test), searches, count)
 
 
 @kernel("int64(int64,int64)")

@@ -19,26 +19,33 @@ from sqlfront.storage.kernels.layout import (
     MATCHES,
     MATCHES_CAPACITY,
     NULL_CODE,
+    ORDER,
+    ORDER_INDEX,
     OVERFLOW,
+    RANKS,
     RESERVED_LOW,
     ROWS,
     SLOTS,
     STEPS,
+    TAIL,
     TEMPORARY,
     TEMPORARY_WORDS,
     USED,
     VALUES,
     WIDTH,
 )
-from sqlfront.storage.kernels.memory import load, prefetch, product_overflows, realloc, store
+from sqlfront.storage.kernels.memory import load, load32, prefetch, product_overflows, realloc, store
 from sqlfront.storage.kernels.numbers.limbs import copy_value, multiply
-from sqlfront.storage.kernels.tables.hash_table import clear, reserve, upsert
+from sqlfront.storage.kernels.tables.hash_table import clear, find, reserve, upsert
 from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
 from sqlfront.storage.kernels.tables.hot_rows import gather_hot
 from sqlfront.storage.kernels.tables.read_ahead import read_ahead
+from sqlfront.storage.kernels.tables.waves import WAVE, bring_paths
 from sqlfront.storage.kernels.tables.write_buffer import set_aside
 
 _AHEAD = 12
+_LARGE = 1 << 17
+"""Words of a table's rows that do not stay in the processor's second cache: 1 MiB."""
 _BLOCK = 64
 """Rows that `emit` makes at once."""
 
@@ -167,6 +174,32 @@ def prefetch_rows(table, hashes, stride):
         prefetch_row(group, load(hashes, (1 + x) * stride))
 
 
+@kernel("int64(int64)")
+def searched_index(table):
+    """The index of a large table whose rows find their places along trees, by their own words; -1 if there is none."""
+    order = load(table, ORDER)
+    if order == 0 or load(table, RANKS) > 0 or load(table, USED) * load(table, WIDTH) < _LARGE:
+        return -1
+    return load(order, ORDER_INDEX)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def bring_places(table, scratch, index, hashes, delta, width, rows):
+    """`bring_paths` for rows of a delta, by the hashes of their groups' keys."""
+    entry = load(table, INDEX_LIST) + index * (INDEX_ENTRY + 32) * 8
+    group = load(entry, 0)
+    searches = load(scratch, TEMPORARY)
+    for i in range(rows):
+        row = delta + i * width * 8
+        found = find(group, scratch, load(hashes, i), row, entry, INDEX_ENTRY)
+        root = 0
+        if found >= 0:
+            root = load32(load(group, ROWS) + (found * load(group, WIDTH) + load(group, TAIL)) * 8, 2)
+        store(searches, 2 * i, row)
+        store(searches, 2 * i + 1, root)
+    bring_paths(table, load(table, ORDER), 0, searches, rows)
+
+
 @kernel("void(int64,int64,int64,int64)")
 def step_upsert(at, scratch, delta, rows):
     """[UPSERT, length, table]: add the delta to a table and its groups."""
@@ -203,8 +236,12 @@ def step_upsert(at, scratch, delta, rows):
         read_ahead(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0), hashes + (1 + x) * rows * 8, rows)
     for i in range(min(_AHEAD, rows)):
         prefetch_rows(table, hashes + i * 8, rows)
+    searched = searched_index(table) if rows > 1 else -1
     overflow = 0
     for i in range(rows):
+        if searched >= 0 and i % WAVE == 0:
+            own = hashes + ((1 + searched) * rows + i) * 8
+            bring_places(table, scratch, searched, own, delta + i * width * 8, width, min(WAVE, rows - i))
         if i + _AHEAD < rows:
             prefetch_rows(table, hashes + (i + _AHEAD) * 8, rows)
         if load(hashes, i) >= 0:

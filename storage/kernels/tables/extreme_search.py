@@ -8,16 +8,23 @@ in O((1 + rows) log group). The second order is that of the table's first subtre
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.layout import LINKS, ROWS, STEPS, TAIL, WIDTH
+from sqlfront.storage.kernels.layout import LINKS, ORDER_ENTRY, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
-from sqlfront.storage.kernels.tables.row_order import compare_rows
+from sqlfront.storage.kernels.tables.row_order import are_plain, compare_plain, compare_rows
 from sqlfront.storage.kernels.tables.subtree_summaries import extreme_below
 
 
 @kernel("boolean(int64,int64,int64)")
 def within(test, row, member):
     """Whether a delta row and a member pass a test, which says where in each to look, and by what order."""
-    outcome = compare_rows(test + 3 * 8, row + load(test, 1) * 8, member + load(test, 2) * 8)
+    order = test + 3 * 8
+    entry = order + ORDER_ENTRY * 8
+    x = load(row, load(test, 1) + load(entry, 0))
+    y = load(member, load(test, 2) + load(entry, 0))
+    if x != y and are_plain(entry, x, y):  # Most words are; `compare_rows` is too large to be inlined.
+        outcome = compare_plain(entry, x, y)
+    else:
+        outcome = compare_rows(order, row + load(test, 1) * 8, member + load(test, 2) * 8)
     return (load(test, 0) >> (outcome + 1)) & 1 != 0
 
 

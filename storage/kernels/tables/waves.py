@@ -8,8 +8,10 @@ from what the entry's source address points to, and a member's address.
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.layout import LINKS, ROWS, WIDTH
+from sqlfront.storage.kernels.layout import LINKS, ROWS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, prefetch, store
+from sqlfront.storage.kernels.tables.extreme_search import within
+from sqlfront.storage.kernels.tables.row_order import compare_rows
 
 WAVE = 64
 ENTRY = 4
@@ -86,3 +88,32 @@ def list_members(table, index, block, depth, active, wave):
         active = kept
     store(wave, HOPS, load(wave, HOPS) + hops)
     return rest
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def bring_paths(table, order, test, searches, count):
+    """Bring near the rows on the ways from the roots of ordered groups to the places of rows by an order, or to the
+    first members that pass a row's test (0: none).
+
+    A search is an entry (address of the row's words, row number of a root plus one; 0: no group), which is spent.
+    """
+    rows = load(table, ROWS)
+    size = load(table, WIDTH) * 8
+    tail = load(table, TAIL) * 8
+    while count > 0:
+        kept = 0
+        for i in range(count):
+            row = load(searches, 2 * i)
+            node = load(searches, 2 * i + 1)
+            if node == 0:
+                continue
+            address = rows + (node - 1) * size
+            is_before = within(test, row, address) if test != 0 else compare_rows(order, row, address) < 0
+            node = load32(address + tail, 0 if is_before else 1)
+            if node != 0:
+                prefetch(rows + (node - 1) * size)
+                prefetch(rows + (node - 1) * size + tail)
+            store(searches, 2 * kept, row)
+            store(searches, 2 * kept + 1, node)
+            kept += 1
+        count = kept
