@@ -38,7 +38,9 @@ class Grouping:
     def apply(self, term: Term, every: Sequence[Scalar], tree: exp.Select, block: SelectBlock) -> tuple[Term, Lower]:
         """The groups of a term, and what an expression over its rows is over the groups."""
         own = frozenset(term.columns) | block.subqueries.waiting.keys()
-        calls = [call for value in every for call in _aggregates(value) if _is_own(call, own)]
+        compared = block.subqueries.untyped()
+        calls = [call for value in (*every, *compared) for call in _aggregates(value) if _is_own(call, own)]
+        calls += [call for value in block.subqueries.scalars() for call in _aggregates(value) if _is_of(call, own)]
         if not (self.written or calls or tree.args.get("having") is not None):
             return term, lambda value: value
         numbers, notes, written = block.environment.numbers, block.notes, self.values
@@ -166,6 +168,12 @@ def _is_own(call: Scalar, own: frozenset[Column]) -> bool:
     """Whether an aggregate is this block's: one of outer columns alone is an outer block's."""
     columns = columns_of(call)
     return not columns or bool(columns & own) or not any(isinstance(part, Ref) for part in walk(call))
+
+
+def _is_of(call: Scalar, own: frozenset[Column]) -> bool:
+    """Whether an aggregate inside a subquery is of this block's columns alone: then it is the block's."""
+    columns = columns_of(call)
+    return bool(columns) and columns <= own
 
 
 def _name(value: Scalar) -> str:

@@ -27,7 +27,17 @@ from sqlfront.planner.algebra.scalars import (
     conjunction,
     conjuncts,
 )
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Filter, Join, JoinKind, Term, free_columns
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Filter,
+    Join,
+    JoinKind,
+    Term,
+    free_columns,
+    scalars_of,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,11 @@ class Subqueries:
 
     def untyped(self) -> list[Scalar]:
         return [one.condition for one in self.waiting.values()]
+
+    def scalars(self) -> list[Scalar]:
+        """The expressions inside the subqueries that wait."""
+        terms = [one.term for one in self.waiting.values() if free_columns(one.term)]
+        return [scalar for term in terms for part in walk(term) for scalar in scalars_of(part)]
 
     def retype(self, known: Mapping[Scalar, Scalar]) -> None:
         self.lower(lambda scalar: known.get(scalar, scalar), conditions=True)
