@@ -14,7 +14,7 @@ from sqlfront import dispatch, short_ways, transaction_statements
 from sqlfront.database import arguments
 from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, polars_frame, require_pandas, translated
-from sqlfront.database.names import name_parts
+from sqlfront.database.names import name_parts, view_named
 from sqlfront.database.sessions import Session
 from sqlfront.fetching import describe, fetch_all, fetch_arrow, fetch_some
 from sqlfront.snapshots.opening import open_file
@@ -311,7 +311,7 @@ class Connection:
         tree; and how in `shards`. Nothing is built."""
         from sqlfront.explain.explanation import explain
 
-        self.session.ready()
+        self.session.ready(writes=False)
         asked = arguments.text(view_or_sql, "view_or_sql")
         most = shards if shards is None else arguments.whole(shards, "shards")
         with translated(None):
@@ -321,9 +321,9 @@ class Connection:
         """A handle on a materialized view: count, membership, rows, state, cost."""
         from sqlfront.view import View
 
-        self.session.ready()
+        self.session.ready(writes=False)
         with translated(None):
-            return View(self, self.session.database.view(self.session.duck, name_parts(name)))
+            return View(self, view_named(self.session, name_parts(name)))
 
     # Transactions and life ------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.frames import as_user, relations_read
-from sqlfront.database.names import require_current
+from sqlfront.database.names import require_current, view_named
 from sqlfront.database.reads_ours import reads_own_changes
 from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.sessions import NOTHING, Reads
@@ -23,7 +23,7 @@ from sqlfront.sql.recognise import may_write
 from sqlfront.sql.statements import PassThrough, Statement
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 from sqlfront.storage.native.starting import starting
-from sqlfront.transaction_statements import begin, end
+from sqlfront.transaction_statements import begin, end, writes
 
 if TYPE_CHECKING:
     from sqlfront.database.running.streams import Stream
@@ -190,7 +190,7 @@ def _show(session: Session, statement: Statement) -> None:
 
     entry = None
     if isinstance(statement, (own.CheckMaterializedView, own.ShowErrors)):  # They read what the view's query does, too.
-        entry = session.database.view(session.duck, statement.name.parts)
+        entry = view_named(session, statement.name.parts)
     with session.reading_own(NOTHING if entry is None else session.reads_of(f"{statement.text} {entry.select}")):
         session.database.engine.pulled.catch_up_all()
         if entry is not None and session.has_moved_on(entry):  # What DuckDB would answer is not the view.
@@ -390,7 +390,7 @@ def read(session: Session, statement: PassThrough | str, params: Any) -> None:
 
 def _read_views(session: Session, statement: PassThrough | str, params: Any) -> None:
     reads = _reads(session, statement)
-    session.start_reading(reads)
+    session.start_reading(reads, alone=isinstance(statement, str) or not writes(session, statement))
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
         statement = listing(statement)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.entries import ViewEntry
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.sql.recognise import may_write
 from sqlfront.sql.statements import PassThrough, Statement
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def begin(session: Session, statement: PassThrough, params: Any, many: bool) -> 
     with Uninterrupted():
         session.duck.execute(statement.text)
         session.transaction = Transaction(session.database, session.duck, only_reads=True)
-        session.transaction.plans = session.plans
+        session.transaction.plans, session.transaction.scans = session.plans, session.scans
 
 
 def end(session: Session, statement: PassThrough) -> None:
@@ -32,7 +33,8 @@ def end(session: Session, statement: PassThrough) -> None:
     session.reading = None
     before = (session.revision, session.scans) if _leaves_names(session, transaction) else None
     session.revision = -1
-    session.scans = dict.fromkeys(session.scans)  # A ROLLBACK may take some away.
+    if session.scans is not transaction.scans:  # Bound within it: a ROLLBACK may take some away.
+        session.scans = dict.fromkeys(session.scans)
     if statement.kind == "rollback":
         rollback(session.duck)
     else:
@@ -49,7 +51,9 @@ def end(session: Session, statement: PassThrough) -> None:
 
 def writes(session: Session, statement: Statement | PassThrough) -> bool:
     """Whether a statement may change tables, or what captures their changes: not BEGIN, nor the end of a transaction
-    that has only read."""
+    that has only read, nor a query without a write in it."""
+    if isinstance(statement, PassThrough) and statement.kind == "select":
+        return may_write(statement.text)
     if not isinstance(statement, PassThrough) or statement.kind not in ("begin", "commit", "rollback"):
         return True
     return session.transaction is not None and not session.transaction.only_reads()

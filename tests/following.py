@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from sqlfront import Connection
+from sqlfront.database.recomputed import recomputed, sums_floats
 
 Check = Callable[[], dict[str, list[tuple[Any, ...]]]]
 """Compares views with their queries, and gives the rows of each."""
@@ -38,9 +39,21 @@ def follow(con: Connection, steps: int, change: Callable[[], object], check: Che
     return changed
 
 
+def is_query(con: Connection, name: str = "v") -> bool:
+    """Whether a view has the rows that DuckDB computes for its query: CHECK in a third of its time, where rows are few.
+    CHECK itself tells where the order of floating sums matters."""
+    database = con.session.database
+    entry = database.views["main", name.casefold()]
+    if sums_floats(entry.definition):
+        return con.execute(f"CHECK MATERIALIZED VIEW {entry.name}").fetchall() == []
+    texts = f"FROM {entry.name}", recomputed(database, entry)
+    found, wanted = (Counter(map(repr, con.execute(text).fetchall())) for text in texts)
+    return found == wanted
+
+
 def empty_and_drop(con: Connection, names: Iterable[str], tables: Iterable[str], check: Check) -> None:
     """Views over empty tables are right, and leave nothing in the engine when they are dropped."""
-    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
+    assert all(is_query(con, name) for name in names)
     for table in tables:
         con.execute(f"DELETE FROM {table}")
     check()

@@ -159,6 +159,10 @@ def passed(columns: Iterable[Column]) -> tuple[Made, ...]:
 
 
 def _all_columns(term: Term) -> Iterator[Column]:
+    """The columns of a term that none of its inputs has, and perhaps others of its own."""
+    match term:
+        case Filter() | Join(mark=None):
+            return
     yield from term.columns
     match term:
         case Scan(read=read):

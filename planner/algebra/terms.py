@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from sqlfront.planner.algebra.scalars import TRUE, Column, Scalar, columns_of
@@ -69,7 +70,7 @@ class Scan:
     read: tuple[tuple[str, Column], ...]
     alias: str = field(default="", compare=False)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(column for _, column in self.read)
 
@@ -93,7 +94,7 @@ class Filter:
     input: Term
     condition: Scalar
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.input.columns
 
@@ -105,7 +106,7 @@ class Map:
     input: Term
     made: tuple[Made, ...]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(one.column for one in self.made)
 
@@ -133,7 +134,7 @@ class Join:
     order: tuple[Sort, ...] = ()
     count: int = 1
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         if self.kind in KEEPS_LEFT_ALONE:
             return self.left.columns
@@ -155,7 +156,7 @@ class Aggregate:
     sets: tuple[frozenset[Column], ...] | None = None
     grouping: tuple[tuple[Column, tuple[Column, ...]], ...] = ()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         made = (*(one.column for one in self.aggregates), *(column for column, _ in self.grouping))
         return (*self.groups, *made)
@@ -169,7 +170,7 @@ class Distinct:
     on: tuple[Column, ...] | None = None
     order: tuple[Sort, ...] = ()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.input.columns
 
@@ -192,7 +193,7 @@ class Window:
     input: Term
     functions: tuple[Windowed, ...]
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return (*self.input.columns, *(one.column for one in self.functions))
 
@@ -209,7 +210,7 @@ class Top:
     percent: bool = False
     written: int = field(default=-1, compare=False)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.input.columns
 
@@ -226,7 +227,7 @@ class Unnest:
     position: Column | None = None
     outer: bool = False
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         made = (*(one.column for one in self.elements), *((self.position,) if self.position is not None else ()))
         return (*self.input.columns, *made)

@@ -14,6 +14,7 @@ from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.database.sessions import Session
 
 Key = tuple[str, str]
@@ -45,6 +46,13 @@ def meant(session: Session, parts: Sequence[str]) -> Key | None:
             return key
         known = session.meant[tuple(parts)] = ours, key
     return known[1]
+
+
+def view_named(session: Session, parts: Sequence[str]) -> ViewEntry:
+    """The materialized view of this name, remembered as by `meant`; temporary relations do not hide it. Raises what
+    `Database.view` raises."""
+    found = session.database.views.get(meant(session, parts) or ("", ""))
+    return found or session.database.view(session.duck, parts)
 
 
 def _ours(database: Database, parts: Sequence[str]) -> set[Key]:

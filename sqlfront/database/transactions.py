@@ -60,6 +60,7 @@ class Transaction:
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
         self.plans: dict[str, Any] = {}  # Those that the session remembered at BEGIN.
+        self.scans: dict[str, object] = {}  # Those that were bound at BEGIN.
         self._times: dict[str, int] = {}
         self.writing = 0.0  # The seconds that statements which write have taken.
         self.defines = False  # Whether plain views or macros may have been defined in it.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.names import shown
+from sqlfront.database.names import shown, view_named
 from sqlfront.define.options import check_options
 from sqlfront.explain.check import check_view
 from sqlfront.explain.epoch_rows import EPOCHS, epoch_rows
@@ -55,7 +55,7 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
 
             return _table(_STEPS, algebra_steps(database, con, query, statement.text, start))
         case own.CheckMaterializedView(name=name):
-            return check_view(session, database.view(con, name.parts))
+            return check_view(session, view_named(session, name.parts))
     raise InternalError(f"no handler for {type(statement).__name__}")
 
 

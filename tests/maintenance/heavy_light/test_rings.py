@@ -16,6 +16,7 @@ from sqlfront.planner.heavy_light.ring import find_ring
 from sqlfront.planner.heavy_light.ring_sum import _Trees
 from sqlfront.planner.heavy_light.strategies import find_union
 from sqlfront.planner.model.heavy_light import Cell, PartKey, Status
+from tests.following import is_query
 from tests.maintenance.heavy_light.test_part_trees import EPSILONS, slope
 from tests.planner.notation import parse_definition
 
@@ -83,7 +84,7 @@ def test_random_streams(tables, query, epsilon):
             bag[row] += weight
             changes.setdefault(name, []).append((*row, weight))
         rings.apply(changes)
-        assert rings.con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(rings.con)
         if step % 3 == 1:
             rings.balance("v")._check()
     rings.apply({name: [(*row, -n) for row, n in (+bag).items()] for name, bag in bags.items() if +bag})
@@ -100,7 +101,7 @@ def test_every_sum_that_is_kept_comes_to_use():
         rings.apply({name: hubs(generator, 20) for name in FOUR})
         rings.create("v", 0.4, f"{SUMS} {RING}")
         for _ in range(2):
-            assert rings.con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+            assert is_query(rings.con)
             for kept in rings.balance("v").part_trees.trees:
                 used[kept.planned.name] += sum(view.table.live for view in rings.balance("v").part_trees.own(kept))
             changes = [(*(generator.randrange(5) for _ in range(2)), 1, 1) for _ in range(4)]

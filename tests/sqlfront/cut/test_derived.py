@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 import sqlfront
+from tests.following import is_query
 from tests.slices import parts
 
 TABLES = "CREATE TABLE o (ok BIGINT, ck INTEGER, pr VARCHAR); CREATE TABLE l (ok BIGINT, q BIGINT, cd DATE, rd DATE)"
@@ -80,7 +81,7 @@ def test_views_over_blocks_equal_their_queries(seed):
     engine = con.session.database.engine
     assert all(table.entries() == 0 for view in engine.views.values() for table in view.tables() if table.keys)
     for view in views:
-        assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+        assert is_query(con, view)
         con.execute(f"DROP MATERIALIZED VIEW {view}")
     assert not engine.views and not engine.relations
 
@@ -169,4 +170,4 @@ def test_rows_are_equal_as_duckdb_has_it() -> None:
         con.execute("INSERT INTO r VALUES (1, 7), (NULL, 8)")
         con.execute("INSERT INTO s VALUES (1, NULL, NULL), (1, 2, 2), (1, 2, NULL)")
         assert sorted(con.execute("FROM v").fetchall(), key=repr) == [(7, 2), (7, None)]
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(con)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import sqlfront
 from sqlfront.binding.ties import without_ties
 from tests.definition_oracle import same_bag
+from tests.following import is_query
 from tests.rewriting import rewritten
 
 TABLES = """
@@ -101,7 +102,7 @@ def test_random_changes(seed: int) -> None:
             stream.check(statement)
         rolled_back(stream)
         for name in stream.views:
-            assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
+            assert is_query(con, name)
         con.execute("DELETE FROM r")
         con.execute("DELETE FROM t")
         stream.check("empty")

@@ -10,6 +10,7 @@ import pytest
 import sqlfront
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from tests.definition_oracle import same_bag
+from tests.following import is_query
 from tests.slices import parts
 
 VIEWS = {
@@ -99,7 +100,7 @@ def test_the_groups_of_each_set_are_those_of_duckdb(con: sqlfront.Connection, se
             found, expected = con.execute(f"FROM {name}").fetchall(), con.execute(query).fetchall()
             assert same_bag(found, expected), f"{query}\nfound    {found}\nexpected {expected}"
     for name in names:
-        assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
+        assert is_query(con, name)
     con.execute("DELETE FROM r; DELETE FROM s")
     for name, query in names.items():
         assert same_bag(con.execute(f"FROM {name}").fetchall(), con.execute(query).fetchall())
@@ -125,7 +126,7 @@ def test_orders_left_open_are_completed_by_the_columns_of_all_sets(con: sqlfront
     rng = random.Random(3)
     for _ in range(6):
         con.execute(change(rng))
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(con)
     con.execute("INSERT INTO r VALUES (1, 2, 5), (1, 0, 6)")
     assert con.execute("SELECT f IS NOT NULL AND len(l) > 1 FROM v WHERE a = 1 AND b IS NULL").fetchall() == [(True,)]
 

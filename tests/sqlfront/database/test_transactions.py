@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.database import scans
 
 SETUP = """
 CREATE TABLE a(k BIGINT, x BIGINT);
@@ -385,3 +386,28 @@ def test_interrupting_a_statement(con):
     assert rows(con) == ROWS
     con.execute("INSERT INTO a VALUES (1, 1)")
     assert rows(con) == [(1, 40, 3), ROWS[1]]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_scans_of_before_a_transaction_stay_bound(end, monkeypatch):
+    """Only those that were bound within it are bound again, and none is lost by its end."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (a BIGINT)")
+        for name in "vwx":
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS SELECT a, count(*) AS n FROM t GROUP BY a")
+        con.execute("SELECT max(n) FROM v").fetchall()
+        bound, replace = [], scans.replace_projection
+        monkeypatch.setattr(scans, "replace_projection", lambda *given: bound.append(given[1]) or replace(*given))
+        con.execute(f"BEGIN; INSERT INTO t VALUES (1); {end}")
+        rows = [(1,)] if end == "COMMIT" else [(None,)]
+        assert [con.execute(f"SELECT max(n) FROM {name}").fetchall() for name in "vwx"] == [rows] * 3
+        assert bound == []
+        with con.cursor() as other:
+            con.execute("BEGIN; INSERT INTO t VALUES (1)")
+            other.execute("CREATE MATERIALIZED VIEW y AS SELECT count(*) AS n FROM (VALUES (1), (2)) AS r(a)")
+            bound.clear()
+            con.execute("SELECT max(n) FROM v").fetchall()
+            assert len(bound) == 1
+            con.execute(end)
+        assert con.execute("SELECT max(n) FROM y").fetchall() == [(2,)]
+        assert len(bound) > 1

@@ -55,6 +55,24 @@ def test_writes_that_tell_their_changes_need_no_look(looks: list[int]) -> None:
     assert looks == []
 
 
+def test_any_query_and_a_handle_need_no_look(looks: list[int]) -> None:
+    con = opened()
+    con.execute(LOOK_UP)
+    query = "SELECT max(s) FROM v JOIN t USING (g)"
+    looks.clear()
+    for expected in (11, 21, 31):
+        con.execute("INSERT INTO t VALUES (1, 10)")
+        assert con.execute(query).fetchall() == [(expected,)]
+        assert con.view("v").count() == 1 and con.view("main.v").get(1) == (1, expected)
+    assert looks == []
+    con.execute("WITH q AS (INSERT INTO t VALUES (1, 1) RETURNING x) SELECT x FROM q").fetchall()
+    assert con.execute(query).fetchall() == [(32,)]
+    assert looks
+    with con.cursor() as other:
+        other.execute("PREPARE later AS INSERT INTO t VALUES (1, 5); EXECUTE later")
+    assert con.execute(query).fetchall() == [(37,)]
+
+
 @pytest.mark.parametrize(
     "statement",
     [

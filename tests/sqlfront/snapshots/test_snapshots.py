@@ -18,6 +18,7 @@ import sqlfront
 from sqlfront.snapshots import snapshot_file, snapshot_key, unfinished
 from sqlfront.storage.kernels.tables.mapped_memory import unmap
 from sqlfront.storage.stores.words import words_at
+from tests.following import is_query
 
 VIEWS = {
     "joined": "SELECT t.s, u.d FROM t JOIN u USING (a)",
@@ -103,7 +104,7 @@ def check(con: sqlfront.Connection) -> None:
     for entry in database.views.values():
         con.execute(f"FROM {entry.name}").fetchall()
         if "p" not in {table.rpartition(".")[2].strip('"') for table in entry.tables}:
-            assert con.execute(f"CHECK MATERIALIZED VIEW {entry.name}").fetchall() == [], entry.name
+            assert is_query(con, entry.name.name), entry.name
 
 
 def check_tables(con: sqlfront.Connection) -> None:

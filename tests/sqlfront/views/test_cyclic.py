@@ -8,6 +8,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
+from tests.following import is_query
 
 EDGES = "CREATE TABLE e (src INTEGER, dst INTEGER, w INTEGER)"
 RING = "FROM e a JOIN e b ON a.dst = b.src JOIN e c ON b.dst = c.src AND c.dst = a.src"
@@ -32,7 +33,7 @@ def churn(con: sqlfront.Connection, seed: int, epochs: int = 12) -> None:
         con.execute(f"INSERT INTO e VALUES {', '.join(map(str, rows))}")
         if choose.random() < 0.6:
             con.execute(f"DELETE FROM e WHERE src = {choose.randrange(5)} AND dst < {choose.randrange(5)}")
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(con)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_single_changes_of_a_symmetric_view(query, loops):
             bag.append((source, source if loops and choose.random() < 0.3 else target, choose.randrange(4)))
             con.apply_row("e", bag[-1])
         if number % 6 == 5:
-            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+            assert is_query(con)
     con.close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from tests.following import is_query
 from tests.judges import judge
 from tests.slices import parts
 
@@ -125,7 +126,7 @@ def test_counted_units_are_duckdbs(unit: str) -> None:
         con.execute(f"INSERT INTO r VALUES {', '.join(f'({time})' for time in times)}")
         con.execute("INSERT INTO s SELECT x + INTERVAL 2 SECONDS FROM r; INSERT INTO s SELECT x FROM r")
         for name in ("near", "later"):
-            assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
+            assert is_query(con, name)
 
 
 def test_a_difference_that_overflows_in_duckdb_is_a_number() -> None:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 import sqlfront
+from tests.following import is_query
 
 TRIANGLE = "SELECT r.a, s.b, t.c FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.a = r.a"
 VIEWS = {
@@ -52,10 +53,10 @@ def test_a_view_follows_its_query(con, name):
         table = choose.choice("rst")
         rows = ", ".join(f"({_random_row(choose)})" for _ in range(4))
         con.execute(f"INSERT INTO {table} VALUES {rows}")
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(con)
         table = choose.choice("rst")
         con.execute(f"DELETE FROM {table} WHERE {table}.rowid % 3 = {choose.choice('012')}")
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(con)
     rows = con.execute("SELECT * FROM v").fetchall()
     assert con.view("v").count() == len(rows)
     assert all(con.view("v").contains(row) for row in rows[:5])

@@ -14,6 +14,7 @@ import pytest
 import sqlfront
 from sqlfront.maintenance.output import window_columns
 from tests.definition_oracle import same_bag
+from tests.following import is_query
 from tests.judges import judge
 from tests.slices import parts
 from tests.sqlfront.random_windows import COLUMNS, SCHEMA, Item, change, item
@@ -185,7 +186,7 @@ def r_change(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("text", QUERIES)
 def test_windows_over_joins_groups_and_filters(con: sqlfront.Connection, text: str) -> None:
-    """CHECK computes the query again with its orders completed."""
+    """As DuckDB computes the query with its orders completed."""
     rng = random.Random(text)
     con.execute("CREATE TABLE r (a INTEGER, b INTEGER, x INTEGER, f DOUBLE, s VARCHAR)")
     con.execute("CREATE TABLE u (a INTEGER, n INTEGER); INSERT INTO u VALUES (1, 1), (1, 2), (2, 1), (3, NULL)")
@@ -196,7 +197,7 @@ def test_windows_over_joins_groups_and_filters(con: sqlfront.Connection, text: s
     seen = set()
     for _ in range(10):
         con.execute(r_change(rng))
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        assert is_query(con)
         found = con.execute("FROM v").fetchall()
         assert con.execute("FROM above").fetchall() == [(len(found),)]
         for batch in iter(feed.poll, None):

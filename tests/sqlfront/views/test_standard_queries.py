@@ -65,5 +65,6 @@ def test_every_query_is_accepted(benchmark, number):
     assert len(queries) == number
     with sqlfront.connect() as con:
         con.execute(StandardRows(benchmark, 0).schema)
+        catalog = WithoutMacros(con.session.duck)
         for query in queries.values():
-            bind_view(query, con.session.duck, WithoutMacros(con.session.duck))
+            bind_view(query, con.session.duck, catalog)

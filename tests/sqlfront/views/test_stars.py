@@ -67,7 +67,6 @@ def test_random_streams_against_duckdb(number: int) -> None:
         wanted = con.execute(f"{select} ORDER BY {order}, {ties} {limit}").fetchall()
         assert con.view("v").top(100) == wanted
         assert list(con.view("v").ordered()) == wanted
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         take(feed, followed)
         assert +followed == Counter(wanted)
         seen.add(tuple(wanted))

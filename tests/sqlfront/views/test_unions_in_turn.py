@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from tests.following import is_query
 
 TABLES = "CREATE TABLE r (id BIGINT, x BIGINT, s VARCHAR); CREATE TABLE t (id BIGINT, y BIGINT, s VARCHAR)"
 QUERIES = {
@@ -77,7 +78,7 @@ def test_branches_are_read_in_place_of_their_union(name: str) -> None:
                 rows = [sorted(map(str, con.execute(text).fetchall())) for text in ("FROM v", query)]
                 assert rows[0] == rows[1]
                 con.execute("ROLLBACK")
-            assert all(not con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() for view in "vwn")
+            assert all(is_query(con, view) for view in "vwn")
             rows = con.execute("FROM v").fetchall()
             assert con.view("v").count() == len(rows) == con.execute("FROM n").fetchall()[0][0]
             for row in rows[:3]:
