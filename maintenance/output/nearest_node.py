@@ -25,8 +25,6 @@ from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.tree.description import Description
-from sqlfront.maintenance.view.range_shares import PairTest, measured_share
-from sqlfront.maintenance.view.sizes import table_depth
 from sqlfront.planner.model.nearest_rows import MIRRORED, ExtremeRows, NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.codecs.order import direction_flags, order_places
@@ -125,6 +123,8 @@ class NearestRowsNode(KeptRowsNode):
         )
 
     def describe(self) -> Description:
+        from sqlfront.maintenance.view.sizes import table_depth
+
         found = super().describe()
         left, right = (one.store.table for one in (self.left, self.right))
         place = 2 * (table_depth(left) + table_depth(right))
@@ -224,6 +224,8 @@ class ExtremeRowsNode(NearestRowsNode):
 
     def _concerned(self) -> float:
         """Those whose ranges have the row; by a sample."""
+        from sqlfront.maintenance.view.range_shares import PairTest, measured_share
+
         table, time = self.left.store.table, self.rows.times[1]
         tests = [
             PairTest(quote(mine), operator, quote(time), order_places(self.left.codec_of(mine), 0))

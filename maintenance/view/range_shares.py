@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sqlfront.maintenance.view.sizes import mixed
 from sqlfront.planner.model.nearest_rows import MIRRORED
 from sqlfront.storage.codecs.order import Places, equality_places, order_places
 from sqlfront.storage.kernels.layout import NULL_CODE, ORDER_BYTES, ORDER_HIGH, ORDER_LOW_WORD
@@ -160,15 +161,6 @@ class _Sample:
     def hashes(self, expressions: Sequence[str]) -> np.ndarray:
         """A number for each row's values of some columns."""
         return mixed(self._words, [place for one in expressions for place in self._places[one]])
-
-
-def mixed(words: np.ndarray, places: Iterable[int]) -> np.ndarray:
-    """A number for some words of each row; different words share one about never."""
-    found = np.zeros(len(words), np.uint64)
-    for place in places:
-        found = (found ^ np.ascontiguousarray(words[:, place]).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        found ^= found >> np.uint64(29)
-    return found
 
 
 def _pairs(one: np.ndarray, other: np.ndarray, *, any_pair: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -6,13 +6,13 @@ keeps is counted from the store's rows, O(rows). Groups of inner views are bound
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
+from functools import cached_property
 from math import inf, log2
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from sqlfront.maintenance.view.range_shares import Known, RangeShares, mixed
 from sqlfront.storage.kernels.tables import upkeep
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.tree.steps import Step
     from sqlfront.maintenance.tree.view_tree import Tree, View
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.maintenance.view.range_shares import Known, RangeShares
     from sqlfront.storage.stores.table import Table
 
 Profile = Literal["mean", "met", "largest"]
@@ -57,7 +58,7 @@ class PresentSizes:
     """The sizes as the tables of a built view have them: of groups the mean. O(1), but for shares."""
 
     def __init__(self, member: MaintainedView) -> None:
-        self._shares = RangeShares(member)
+        self._member = member
 
     def rows(self, view: View) -> float:
         assert view.table is not None
@@ -79,13 +80,17 @@ class PresentSizes:
     def share(self, step: Step) -> float | None:
         return _share(self._shares, step)
 
+    @cached_property
+    def _shares(self) -> RangeShares:
+        return _shares(self._member)
+
 
 class EstimatedSizes:
     """The sizes that a tree over some leaf stores would have, by a profile of their groups."""
 
     def __init__(self, member: MaintainedView, measured: Measured, profile: Profile) -> None:
         self._measured, self._profile = measured, profile
-        self._shares = RangeShares(member, measured.shares)
+        self._member = member
         self._stores = {atom: source.store for atom, source in member.sources.items()}
         self._names = {
             atom: {column.name: column.expression for column in member.definition.atom(atom).variables}
@@ -115,6 +120,10 @@ class EstimatedSizes:
 
     def share(self, step: Step) -> float | None:
         return _share(self._shares, step)
+
+    @cached_property
+    def _shares(self) -> RangeShares:
+        return _shares(self._member, self._measured.shares)
 
     def _met(self, leaf: str, known: Set[str], wanted: Set[str]) -> float:
         """The rows of a leaf with known values, as far as they differ in what is wanted."""
@@ -158,6 +167,12 @@ def table_depth(table: Table) -> float:
     return _depth(table.live / table.groups[0].live) if table.order_address and table.live else 0.0
 
 
+def _shares(member: MaintainedView, known: Known | None = None) -> RangeShares:
+    from sqlfront.maintenance.view.range_shares import RangeShares  # Most views that are opened have none.
+
+    return RangeShares(member, known)
+
+
 def _share(shares: RangeShares, step: Step) -> float | None:
     return shares.of(step.tests, step.key if step.lists else None)
 
@@ -197,3 +212,12 @@ def _hashes(table: Table, places: list[int]) -> np.ndarray:
         words = words[: upkeep.copy_rows(table.address, first, count, words.ctypes.data)]
         found.append(mixed(words, places))
     return np.concatenate(found)
+
+
+def mixed(words: np.ndarray, places: Iterable[int]) -> np.ndarray:
+    """A number for some words of each row; different words share one about never."""
+    found = np.zeros(len(words), np.uint64)
+    for place in places:
+        found = (found ^ np.ascontiguousarray(words[:, place]).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(29)
+    return found

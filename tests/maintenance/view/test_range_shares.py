@@ -74,7 +74,7 @@ def counted(con, table, seed, width, keys, span):
 
 @pytest.mark.parametrize("name", RANGES)
 def test_predicted_steps_are_those_of_changes(name):
-    for count, width in ((1000, 1000), (4000, 40)):
+    for count, width in ((500, 500), (3000, 40)):
         with filled(count, keys=count // 10, width=width) as con, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             con.execute(f"CREATE MATERIALIZED VIEW w AS {RANGES[name]}")
