@@ -117,10 +117,12 @@ def bring_partners(node, scratch, changes, side, test, first, count):
     slots = node + PAIRS_SLOTS * 8
     store(slots, LIST_USED, 0)
     searches = take_words(slots, 2 * count)
+    steps = load(scratch, STEPS)
     for i in range(count):
         row = load(node, changes + LIST_AT) + (first + i) * width
         store(searches, 2 * i, row)
         store(searches, 2 * i + 1, root_of(group, row_of(group, scratch, row, key)))
+    store(scratch, STEPS, steps)  # What is only brought near counts when it is looked up.
     bring_paths(table, 0, load(node, test), searches, count)
 
 

@@ -200,6 +200,7 @@ def bring_places(table, scratch, index, hashes, delta, width, rows):
     entry = load(table, INDEX_LIST) + index * (INDEX_ENTRY + 32) * 8
     group = load(entry, 0)
     searches = load(scratch, TEMPORARY)
+    steps = load(scratch, STEPS)
     for i in range(rows):
         row = delta + i * width * 8
         found = find(group, scratch, load(hashes, i), row, entry, INDEX_ENTRY)
@@ -208,6 +209,7 @@ def bring_places(table, scratch, index, hashes, delta, width, rows):
             root = load32(load(group, ROWS) + (found * load(group, WIDTH) + load(group, TAIL)) * 8, 2)
         store(searches, 2 * i, row)
         store(searches, 2 * i + 1, root)
+    store(scratch, STEPS, steps)  # What is only brought near counts when it is looked up.
     bring_paths(table, load(table, ORDER), 0, searches, rows)
 
 
