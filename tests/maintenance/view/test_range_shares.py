@@ -34,6 +34,7 @@ RANGES = {
     "overlaps of each row": "SELECT x.id, count(*) AS n FROM x JOIN y ON x.s <= y.e AND y.s <= x.e GROUP BY x.id",
     "overlap within a key": "SELECT x.id, y.id AS y FROM x JOIN y ON x.k = y.k AND x.s <= y.e AND y.s <= x.e",
     "dominance": "SELECT x.id, y.id AS y FROM x JOIN y ON x.s < y.s AND x.v < y.v",
+    "counts by dominance": "SELECT count(*) AS n FROM x JOIN y ON x.s < y.s AND x.v < y.v",
     "points in ranges": "SELECT x.id, y.id AS y FROM x JOIN y ON y.s BETWEEN x.s AND x.e",
     "ranges of points": "SELECT x.id, sum(y.v) AS n FROM x JOIN y ON y.s BETWEEN x.s AND x.e GROUP BY x.id",
     "close points": "SELECT x.id, y.id AS y FROM x JOIN y ON abs(x.s - y.s) <= 9 AND abs(x.v - y.v) <= 900",

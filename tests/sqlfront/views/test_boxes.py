@@ -317,6 +317,18 @@ def test_a_comparison_through_a_fact_meets_what_it_changes(query: str, key: str)
     assert most[1] < 20 * log2(20_000) and most[1] < 2 * most[0]
 
 
+def test_texts_are_compared_through_a_fact() -> None:
+    """Rows within bounds of texts are listed, those of a fact and its header as well as all facts of a product."""
+    with sqlfront.connect(":memory:") as con:
+        con.execute(HISTORY.format(key=" PRIMARY KEY").replace("day BIGINT", "day VARCHAR")
+                    .replace("start BIGINT, stop BIGINT", "start VARCHAR, stop VARCHAR"))  # fmt: skip
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT sum(i.amount * p.price) AS cents {PRICED}")
+        assert "i and o are joined first" in con.explain("v").to_dict()["reason"]
+        con.execute("INSERT INTO orders VALUES (1, '26-01-05'), (2, '26-02-01')")
+        con.execute("INSERT INTO items VALUES (1, 7, 3), (2, 7, 4); INSERT INTO prices VALUES (7, '26-01', '26-02', 5)")
+        assert con.execute("FROM v").fetchall() == [(15,)]
+
+
 CYCLE = (
     "FROM p a JOIN p b ON b.k = a.k AND a.t < b.t AND b.v < 3 JOIN p c ON c.k = {} AND b.t < c.t AND c.t {} "
     "WHERE a.v < 3 AND c.v > 1"
