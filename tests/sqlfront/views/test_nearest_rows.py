@@ -437,3 +437,16 @@ def test_numbers_are_as_they_are_shown_and_groups_of_nulls_are_there(con: sqlfro
     assert same_bag(con.execute("FROM w").fetchall(), [(1, 9), (2, 3)])
     con.execute("UPDATE s SET x = NULL")
     assert same_bag(con.execute("FROM w").fetchall(), [(1, None), (2, None)])
+
+
+def test_the_first_two_partners_of_a_left_join_are_within_both_bounds(con: sqlfront.Connection) -> None:
+    """The second nearest row may be beyond the other bound, and then stands for no missing partner."""
+    con.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER); CREATE TABLE s (n INTEGER, x INTEGER)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT t.id, s.x FROM t LEFT JOIN s ON s.n <= t.n AND s.n > t.n - 5 "
+        "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC) <= 2"
+    )
+    con.execute("INSERT INTO t VALUES (1, 10), (2, 2); INSERT INTO s VALUES (9, 1), (3, 2), (11, 3)")
+    assert same_bag(con.execute("FROM v").fetchall(), [(1, 1), (2, None)])
+    con.execute("INSERT INTO s VALUES (6, 4)")
+    assert same_bag(con.execute("FROM v").fetchall(), [(1, 1), (1, 4), (2, None)])
