@@ -65,6 +65,7 @@ FORMS = [
     ("MAP(VARCHAR, INTEGER)", NESTED[1], ""),
     ("STRUCT(p INTEGER, q VARCHAR)", "SELECT a, min(k) AS least, count(DISTINCT k) AS n FROM r GROUP BY a", ""),
     *(("VARCHAR COLLATE NOCASE", query, "") for query in COLLATED),
+    ("BIGINT", "SELECT r.a, s.c FROM r, s WHERE abs(r.a - s.c) <= 2 AND abs(r.k - s.k) <= 2", ""),
     ("VARCHAR", ROLLED, ""),
     ("VARCHAR", SPREAD, ""),
     ("VARCHAR", "SELECT k, max(a, 2) AS s FROM r GROUP BY k", ""),
