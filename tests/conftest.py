@@ -64,8 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the tests themselves out of garbage collections, each of which would look at all of them, and collect a
-    tenth as often."""
+    """Garbage collections leave out the tests themselves, and are a tenth as many: each would look at all tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(7000)

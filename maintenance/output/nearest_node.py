@@ -25,6 +25,7 @@ from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.tree.description import Description
+from sqlfront.maintenance.view.sizes import table_depth
 from sqlfront.planner.model.nearest_rows import MIRRORED, ExtremeRows, NearestRows
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.codecs.order import direction_flags, order_places
@@ -123,8 +124,6 @@ class NearestRowsNode(KeptRowsNode):
         )
 
     def describe(self) -> Description:
-        from sqlfront.maintenance.view.sizes import table_depth
-
         found = super().describe()
         left, right = (one.store.table for one in (self.left, self.right))
         place = 2 * (table_depth(left) + table_depth(right))

@@ -147,7 +147,7 @@ class Relation:
     ) -> bool:
         """Give a store more groupings (by expressions), and the `order` of one of them unless it has another. With
         `ranges` the order's tree has sums over ranges, with `summaries` subtree summaries. A store without boxes gets
-        `boxes`. True if the table was made anew: the caller fills it."""
+        `boxes`. Returns whether the store has a new, empty table, which the caller fills."""
         fits = store.order in (None, order)
         more = [one for one in summaries if fits and one not in store.summaries]
         ranges = ranges and fits

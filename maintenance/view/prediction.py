@@ -143,7 +143,7 @@ class _Prices:
             # Of text nobody knows how wide a range is: narrow between two bounds of one order, as people write it.
             guess = 1 / sqrt(max(members, 1.0)) if _is_band(definition, step) else 0.5
             members *= _default(self._sizes.share(step), guess)
-        # Among the extremes of a second column each row is found on a way of its own, half of which others share.
+        # A row that is found along extremes takes a way of its own from the root; other rows share about half of it.
         steps = LISTED + len(step.partners) + (place / 2 if step.beside else 0)
         return 1 + len(step.partners) + 2 * place + members * steps, members
 

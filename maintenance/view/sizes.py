@@ -82,7 +82,7 @@ class PresentSizes:
 
     @cached_property
     def _shares(self) -> RangeShares:
-        return _shares(self._member)
+        return _range_shares(self._member)
 
 
 class EstimatedSizes:
@@ -123,7 +123,7 @@ class EstimatedSizes:
 
     @cached_property
     def _shares(self) -> RangeShares:
-        return _shares(self._member, self._measured.shares)
+        return _range_shares(self._member, self._measured.shares)
 
     def _met(self, leaf: str, known: Set[str], wanted: Set[str]) -> float:
         """The rows of a leaf with known values, as far as they differ in what is wanted."""
@@ -167,7 +167,7 @@ def table_depth(table: Table) -> float:
     return _depth(table.live / table.groups[0].live) if table.order_address and table.live else 0.0
 
 
-def _shares(member: MaintainedView, known: Known | None = None) -> RangeShares:
+def _range_shares(member: MaintainedView, known: Known | None = None) -> RangeShares:
     from sqlfront.maintenance.view.range_shares import RangeShares  # Most views that are opened have none.
 
     return RangeShares(member, known)

@@ -27,7 +27,7 @@ BOUNDS = [">", ">=", "<", "<="]
 
 
 class BoxedTable(WrittenTable):
-    """Of some tables the sums are those of a group, of which a small one is looked at row by row."""
+    """Sums of a table with a key are those of one group. The rows of a small group are added up one by one."""
 
     @initialize(limbs=st.integers(1, 2), is_keyed=st.booleans())
     def start(self, limbs: int, is_keyed: bool) -> None:

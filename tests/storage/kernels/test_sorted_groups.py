@@ -13,7 +13,7 @@ from sqlfront.maintenance.relation.filling import sweep
 from sqlfront.storage.codecs.encoding import Dictionaries
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import sorted_groups
-from sqlfront.storage.kernels.tables.delta import step_upsert
+from sqlfront.storage.kernels.tables.delta import _LARGE, step_upsert
 from sqlfront.storage.stores.table import Table
 
 WORDS = Dictionaries().varchar
@@ -82,6 +82,28 @@ def test_sorting_at_once_is_inserting_one_after_the_other(name: str, ranges: boo
             fill(machine, table, [(*row[:3], -1) for row in [*rows[::2], *rows[1::3], *rows[2::3]]])
             table._check()
             assert table.entries() == 0
+
+
+@pytest.mark.parametrize("name", ["numbers, NULL last", "two words", "text"])
+def test_a_batch_is_its_rows_one_after_the_other(name: str) -> None:
+    """The table is so large that the places of a batch's rows are searched for side by side. That takes no steps."""
+    make, taken, tables = random.Random(name), list[int](), list[Table]()
+    rows = [(make.randrange(90), make.randrange(-9000, 9000), number, 1) for number in range(17_300)]
+    rows[-9:] = [(90 + number, LEAST, number, 1) for number in range(9)]  # Groups that are new, and NULLs.
+    if name == "text":
+        rows = [(group, WORDS.encode_one(str(number).encode()), own, 1) for group, number, own, _ in rows]
+    for batches in ([rows[17_000:]], [[row] for row in rows[17_000:]]):
+        machine, table = Machine(), Table(3, 2, 1, [(0,)], name="t", order=(0, ORDERS[name]))
+        fill(machine, table, rows[:17_000])
+        assert table.used * table.width > _LARGE
+        before = int(machine.scratch[at.STEPS])
+        for batch in batches:
+            fill(machine, table, batch)
+        taken.append(int(machine.scratch[at.STEPS]) - before)
+        tables.append(table)
+    assert taken[0] == taken[1]
+    assert image(tables[0]) == image(tables[1])
+    tables[0]._check()
 
 
 def test_only_empty_tables_that_sort_by_their_keys_wait() -> None:
