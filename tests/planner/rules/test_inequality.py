@@ -89,7 +89,7 @@ def _assert_joins(plan: Plan, definition: Definition, rows: dict[str, Counter[tu
             [("x", ">=", "a"), ("y", "<=", "b")],
             ("O(N^2 log N)", "O(N log N)", "O(N log N)"),
         ),
-        # A change of r lists rows of s, and each of these looks up a sum of t. Where r has u, no listed row looks up a sum.
+        # A change of r lists rows of s, and each looks up a sum of t. Where r has u, no listed row looks up a sum.
         (
             "r(x, y), s(a, b, u), t(c, d) -> u",
             [("x", ">=", "a"), ("y", "<=", "b"), ("c", ">=", "a"), ("d", "<=", "b")],
