@@ -40,8 +40,8 @@ def follow(con: Connection, steps: int, change: Callable[[], object], check: Che
 
 
 def is_query(con: Connection, name: str = "v") -> bool:
-    """Whether a view has the rows that DuckDB computes for its query: CHECK in a third of its time, where rows are few.
-    CHECK itself tells where the order of floating sums matters."""
+    """Whether a view has the rows that DuckDB computes for its query. Floating sums are compared by CHECK, as their order
+    matters."""
     database = con.session.database
     entry = database.views["main", name.casefold()]
     if sums_floats(entry.definition):

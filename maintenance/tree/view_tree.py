@@ -351,7 +351,7 @@ class Tree:
         ]
         orders = [self.definition.order_of(*(test.scheme & fresh)) for test in tests]
         ranges = [(one, {is_lower(test, one): test for test in reversed(tests) if test.scheme & one}) for one in orders]
-        # Two bounds of what rows are sorted by leave out more than two of what extremes are known of.
+        # Extremes leave out rows by one bound alone, so the list is sorted by a variable with two bounds.
         for order, bounds in sorted(ranges, key=lambda one: -len(one[1])) if not listing.partners else ():
             if view.is_sorted(listing.key, order) or (view.order is None and not self._is_settled):
                 others = (test for test in tests if not test.scheme & order)

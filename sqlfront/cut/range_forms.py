@@ -51,7 +51,7 @@ def over_ranges(found: Definition, shape: Shape, blocks: Blocks, bind: Callable[
 
 def _stores_matches(found: Definition, blocks: Blocks) -> bool:
     """Whether the rows of a cycle of comparisons would be stored, as their branches are not read in their place."""
-    is_in_cells = IN_CELLS in blocks.told or BY_CELLS in blocks.told
+    is_in_cells = not blocks.told.keys().isdisjoint((IN_CELLS, BY_CELLS))
     return found.mode == "bag" and is_in_cells and not with_branches(found, blocks.branches).branches
 
 

@@ -29,7 +29,7 @@ _OR_INFINITE = (
     "coalesce({0}, CASE WHEN {1} > TIMESTAMP '2000-01-01' THEN CAST(4611686018427387908 AS BIGINT) "
     "WHEN {1} IS NOT NULL THEN CAST(-4611686018427387908 AS BIGINT) END)"
 )
-"""A cell, or the number of one that is further than those of finite timestamps, whose width is 2 at least."""
+"""The cell of a timestamp. Infinite ones have numbers beyond the cells of all others, which are 2 wide at least."""
 
 
 @dataclass(frozen=True)

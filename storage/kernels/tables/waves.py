@@ -92,8 +92,8 @@ def list_members(table, index, block, depth, active, wave):
 
 @kernel("void(int64,int64,int64,int64,int64)")
 def bring_paths(table, order, test, searches, count):
-    """Bring near the rows on the ways from the roots of ordered groups to the places of rows by an order, or to the
-    first members that pass a row's test (0: none).
+    """Bring near what searches along trees will read. A search goes from the root of an ordered group to a row's place
+    by an order, or, unless `test` is 0, to the first member that passes the row's test.
 
     A search is an entry (address of the row's words, row number of a root plus one; 0: no group), which is spent.
     """
