@@ -40,7 +40,7 @@ def follow(con: Connection, steps: int, change: Callable[[], object], check: Che
 
 
 def is_query(con: Connection, name: str = "v") -> bool:
-    """Whether a view has the rows that DuckDB computes for its query. Floating sums are compared by CHECK, as their order
+    """Whether a view has the rows that DuckDB computes for its query. CHECK compares floating sums, whose order
     matters."""
     database = con.session.database
     entry = database.views["main", name.casefold()]
