@@ -364,16 +364,19 @@ class MaintainedView:
     def add_requests(self, assembler: Assembler, relation: Relation) -> None:
         """Ask for attention if a change of `relation`, whose stores have been swept, makes it necessary: a rebalance is
         due, or many rows of the output's change have been gathered."""
-        stores = [store for store in relation.stores.values() if self.reads_store(store)]
+        own = {id(source.store): source.store for source in self._own_sources() if source.relation is relation}
         for one in self.attachments:
-            one.add_requests(assembler, stores)
+            one.add_requests(assembler, list(own.values()))
 
     def stores(self) -> list[LeafStore]:
         """The stores that the view's atoms read, and those of its window functions, each once."""
-        return list({id(source.store): source.store for source, _ in self._read_by()}.values())
+        return list({id(source.store): source.store for source in self._own_sources()}.values())
 
     def reads_store(self, store: LeafStore) -> bool:
-        return any(source.store is store for source, _ in self._read_by())
+        return any(source.store is store for source in self._own_sources())
+
+    def _own_sources(self) -> list[Source]:
+        return [*self.sources.values(), *(self.windows.sources if self.windows is not None else ())]
 
     def _read_by(self) -> list[tuple[Source, Atom]]:
         """What the view reads, each with the atom whose rows it has."""
