@@ -90,7 +90,7 @@ class Replanning(State):
             window = view.observation.end(view, self._steps(view)) if view.observation is not None else None
             if window is not None and view.observation is not None:
                 view.observation.note(window)
-                if view.observation.may_try(view):
+                if view.observation.may_try(view, window):
                     self._look_at(view, view.observation, window)
 
     def replan(self, name: str, plan: Plan, epsilon: float, room: Room | None = None) -> None:
@@ -172,12 +172,12 @@ class Replanning(State):
 
         if observation.divides:
             if self._take(view, observation, partial(whole_again, view, self.dictionaries, observation, window)):
-                observation.try_now(window.changes)
+                observation.searched(window, found=True)
             return
-        predicted = predicted_mean(predict(view), rates_of(view))
+        predicted = observation.predicted(view, lambda: predicted_mean(predict(view), rates_of(view)))
         if predicted is not None and _is_worth_a_look(observation, window, predicted):
-            observation.try_now(window.changes)
-            self._take(view, observation, partial(better_plan, view, self.dictionaries, observation, window, predicted))
+            choose = partial(better_plan, view, self.dictionaries, observation, window, predicted)
+            observation.searched(window, found=self._take(view, observation, choose))
 
     def _take(self, view: MaintainedView, observation: Observation, choose: Callable[[], Choice | None]) -> bool:
         """Keep a view by the plan that `choose` gives, if any, and tell whether there is one. If it cannot be, the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,9 @@ LEAST_CHANGES = 1000
 
 GAIN = 2
 """How many times fewer steps another plan must promise."""
+
+PATIENCE = 6
+"""The wait after a search in vain doubles so many times."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Observation:
     """The observation of a view's costs.
 
     `tried` is how many rows had changed when a plan was last looked for; None until then: the load pays for the first.
-    `mix` is that of the changes for which it was.
+    `mix` is that of the changes for which it was, and `seen` the steps of one. The last `vain` searches found none.
     `divides` says that heavy and light values were told apart because of what was observed. `first` are the steps of a
     change in the first window since then, `by_parts` in the last window with parts. `least` are the fewest of one by
     trees.
@@ -60,6 +63,8 @@ class Observation:
 
     mix: Mapping[str, float]
     tried: int | None = None
+    seen: float = 0.0
+    vain: int = 0
     divides: bool = False
     first: float | None = None
     least: float | None = None
@@ -69,6 +74,7 @@ class Observation:
     _reads: int = 0
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     _relations: list[Relation] = field(default_factory=list)
+    _predicted: tuple[int, float | None] | None = None  # Until so many rows have changed.
 
     def begin(self, view: MaintainedView, steps: int) -> None:
         """Begin a window; `steps` is the view's counter."""
@@ -96,7 +102,7 @@ class Observation:
 
     def planned(self, *, divides: bool) -> None:
         """Note that another plan is in place."""
-        self.divides, self.first = divides, None
+        self.divides, self.first, self._predicted = divides, None, None
 
     def fewer_by_parts(self, window: Window) -> float | None:
         """The steps of the last changes by parts, if changes by trees take far more."""
@@ -115,13 +121,28 @@ class Observation:
         """How many rows have changed in the tables of the view."""
         return sum(relation.changes for relation in self._relations)
 
-    def may_try(self, view: MaintainedView) -> bool:
-        """Whether as many rows have changed as the view's stores have, since a plan was last looked for."""
-        return self.tried is None or self.changed - self.tried >= rows_read(view)
+    def may_try(self, view: MaintainedView, window: Window) -> bool:
+        """Whether as many rows have changed as the view's stores have, since a plan was last looked for; twice as many
+        after each search in vain, as long as changes are and cost what they did then."""
+        if self.tried is None:
+            return True
+        alike = self.seen < GAIN * window.observed and window.observed < GAIN * self.seen
+        waits = min(self.vain, PATIENCE) if alike and not self.is_other_mix(window) else 0
+        return self.changed - self.tried >= rows_read(view) << waits
 
-    def try_now(self, mix: Mapping[str, float]) -> None:
-        """Note that a plan is looked for, for changes of this mix."""
-        self.tried, self.mix = self.changed, mix
+    def searched(self, window: Window, *, found: bool) -> None:
+        """Note that a plan was looked for, for changes like those of a window."""
+        self.tried, self.mix, self.seen = self.changed, window.changes, window.observed
+        self.vain = 0 if found else self.vain + 1
+
+    def predicted(self, view: MaintainedView, predict: Callable[[], float | None]) -> float | None:
+        """The predicted steps of a change by the present plan. `predict` measures the stores. It is called again once as
+        many rows have changed as they had."""
+        due, steps = self._predicted or (0, None)
+        if self._predicted is None or self.changed >= due:
+            steps = predict()
+            self._predicted = self.changed + rows_read(view), steps
+        return steps
 
     def is_other_mix(self, window: Window) -> bool:
         """Whether more than half of the changes are of tables that had fewer of the changes before."""

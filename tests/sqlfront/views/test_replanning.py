@@ -180,6 +180,21 @@ def test_a_view_is_planned_anew_once_in_as_many_changes_as_its_stores_have_rows(
     assert len(epochs) == 2 and epochs[1] - epochs[0] >= 2_400
 
 
+def test_a_search_for_plans_in_vain_is_made_ever_more_seldom_until_changes_are_others(soon, monkeypatch):
+    con, searched, search = sqlfront.connect(), [], choices.better_plan
+    monkeypatch.setattr(choices, "better_plan", lambda *given: searched.append(1) or search(*given))
+    for table in "rst":
+        con.execute(f"CREATE CHANGE TABLE {table} (x BIGINT, y BIGINT)")
+    joined = "r JOIN s ON r.x = s.x JOIN t ON s.y = t.x"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT r.y, t.y AS z, count(*) AS n FROM {joined} GROUP BY ALL")
+    con.apply({table: pa.table({"x": [1] * 75, "y": list(range(75))}) for table in "st"})
+    assert toggle(con, "r", (1, 7), 50 * 150) > 100
+    assert 4 <= len(searched) <= 6, "after N, 3 N, 7 N, 15 N and 31 N changes"
+    before = len(searched)
+    toggle(con, "t", (1, 500), 2 * 150)
+    assert len(searched) > before, "most changes are of another table now"
+
+
 def test_where_a_plan_cannot_be_built_the_running_one_stays(monkeypatch):
     con = dead(y="why")
     con.execute("CREATE MATERIALIZED VIEW w WITH (replan = false) AS SELECT x, count(*) AS n FROM s GROUP BY x")
