@@ -126,7 +126,7 @@ class Observation:
         after each search in vain, as long as changes are and cost what they did then."""
         if self.tried is None:
             return True
-        alike = self.seen < GAIN * window.observed and window.observed < GAIN * self.seen
+        alike = 1 / GAIN**2 < window.observed / max(self.seen, 1.0) < GAIN**2
         waits = min(self.vain, PATIENCE) if alike and not self.is_other_mix(window) else 0
         return self.changed - self.tried >= rows_read(view) << waits
 
@@ -136,8 +136,8 @@ class Observation:
         self.vain = 0 if found else self.vain + 1
 
     def predicted(self, view: MaintainedView, predict: Callable[[], float | None]) -> float | None:
-        """The predicted steps of a change by the present plan. `predict` measures the stores. It is called again once as
-        many rows have changed as they had."""
+        """The predicted steps of a change by the present plan. `predict` measures the stores, again once as many rows
+        have changed as they had."""
         due, steps = self._predicted or (0, None)
         if self._predicted is None or self.changed >= due:
             steps = predict()
