@@ -154,9 +154,10 @@ class OutputDelta(Attachment):
                 self.table.rescale(number, bits)
 
     def _add_nothing(self, columns: np.ndarray) -> bool:
-        """Whether no two rows cancel or make one of two signs: no tuple repeats, or all counts have one sign."""
+        """Whether no two rows cancel or make one of two signs: no tuple repeats, or all counts have one sign. Rows that
+        go meet others that have gone in the same epoch: these count 0, and are left out later."""
         counts = columns[self.shape.keys + self.shape.parts.index(COUNT)]
-        return bool((counts > 0).all() or (counts < 0).all()) or self._are_apart(columns)
+        return bool((counts >= 0).all() or (counts <= 0).all()) or self._are_apart(columns)
 
     def _are_apart(self, columns: np.ndarray) -> bool:
         """Whether no two runs have appended the same tuple, as some word tells: each word's values in the one are less

@@ -11,6 +11,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.epoch import shown_relation
+from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.storage.kernels.layout import CHUNK
 
 Rows = list[tuple[int, ...]]
@@ -281,6 +282,16 @@ def test_runs_of_many_chunks_are_added_up():
     heard.listen()
     rows = Counter({(0, x): 1 for x in range(65 * CHUNK + 1)})
     assert len(heard.apply(f=rows)) == len(rows)
+
+
+def test_rows_that_go_on_both_sides_of_a_join_are_told_as_they_are_listed(monkeypatch):
+    heard = Heard({"r": "k x", "s": "k y"}, "SELECT r.x, s.y FROM r JOIN s ON r.k < s.k")
+    heard.load("r", [(0, x) for x in range(40)])
+    heard.load("s", [(1, y) for y in range(40)])
+    heard.listen()
+    monkeypatch.setattr(OutputDelta, "_add_up", lambda delta: pytest.fail("the rows are added up"))
+    gone = {"r": Counter({(0, x): -1 for x in range(30)}), "s": Counter({(1, y): -1 for y in range(20)})}
+    assert len(changes_of(heard, **gone)) == 40 * 40 - 10 * 20
 
 
 def test_an_undone_epoch_leaves_no_listed_rows():
