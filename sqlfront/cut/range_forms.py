@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.compared_through import compared_through
 from sqlfront.cut.join_core import OuterChildError
-from sqlfront.cut.signed_parts import BY_CELLS, IN_CELLS, signed_parts
+from sqlfront.cut.signed_parts import BY_CELLS, EITHER_LESS, IN_CELLS, signed_parts
 from sqlfront.cut.union_branches import with_branches
 from sqlfront.planner.model.cost import BOX_SUMS, RANGES_LOGARITHMIC
 from sqlfront.planner.model.query import Definition
@@ -50,9 +50,9 @@ def over_ranges(found: Definition, shape: Shape, blocks: Blocks, bind: Callable[
 
 
 def _stores_matches(found: Definition, blocks: Blocks) -> bool:
-    """Whether the rows of a cycle of comparisons would be stored, as their branches are not read in their place."""
-    is_in_cells = not blocks.told.keys().isdisjoint((IN_CELLS, BY_CELLS))
-    return found.mode == "bag" and is_in_cells and not with_branches(found, blocks.branches).branches
+    """Whether the rows of parts would be stored, as their branches are not read in their place."""
+    is_told = not blocks.told.keys().isdisjoint((IN_CELLS, BY_CELLS, EITHER_LESS))
+    return found.mode == "bag" and is_told and not with_branches(found, blocks.branches).branches
 
 
 _IN_RANGES, _IN_BOXES, _LISTED, _IN_BAGS = range(4)

@@ -6,7 +6,8 @@ expressions/cells.py). Overlapping intervals, `a.s <= b.e AND b.s <= a.e`, are t
 with `b.e < a.s`: where `s <= e` holds on both sides, the second are some of the first. So counts and sums are those of
 one-sided ranges, O(log N) each, added up by group. Points within rectangles have two such differences, so four joins by
 one bound of each side. A CHECK or a filter says that the ends are ordered; the condition is added to the joins, which
-leaves out rows with a NULL. Values that differ, `a.id <> b.id`, are such a difference, too.
+leaves out rows with a NULL. Counts of values that differ, `a.id <> b.id`, are such a difference, too. Rows of such
+values have the less one on one side or on the other.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ SUBTRACTED = (
     "ordered"
 )
 DIFFERENT = "pairs whose values differ are all pairs, less those whose values are equal"
+EITHER_LESS = "pairs whose values differ are those with the less one on one side, and those with it on the other side"
 _ORDERED = re.compile(r'("(?:[^"]|"")*"|\w+)\s*(<=?|>=?)\s*("(?:[^"]|"")*"|\w+)')
 
 
@@ -83,15 +85,23 @@ def signed_parts(shape: Shape, blocks: Blocks) -> Iterator[tuple[Callable[[], Sh
     """Forms of a block as a sum of joins: of groups by the sums of their aggregates, of rows by UNION ALL. Beside each,
     whether a join has only pairs of the block's."""
     flat = flattened(shape.core)
-    found = _of_differences(flat, blocks) or _of_alternatives(flat, blocks) or _in_cells(shape, flat, blocks)
+    is_summed = shape.mode == "group" and all(map(_is_summed, shape.aggregates))
+    own = _of_differences(flat, blocks) if is_summed else _of_unequal(shape, flat)
+    found = own or _of_alternatives(flat, blocks) or _in_cells(shape, flat, blocks)
     if found is None:
         return
     parts, note = found
-    if shape.mode == "group" and all(map(_is_summed, shape.aggregates)):
+    if is_summed:
         are_own = all(part.sign > 0 for part in parts)
         yield lambda: _told(_summed(shape, flat, parts, blocks), note, blocks), are_own
-    elif all(part.sign > 0 for part in parts):
+    else:
         yield lambda: _told(replace(shape, core=_rows(shape, flat, parts, blocks)), note, blocks), True
+
+
+def _are_told(shape: Shape) -> bool:
+    """Whether the rows of a block are those of the view, so that a union stores none of them; inside of a query it
+    would."""
+    return shape.is_whole and shape.mode == "bag" and not shape.orders
 
 
 def _told(shape: Shape, note: str, blocks: Blocks) -> Shape:
@@ -124,9 +134,8 @@ def _of_alternatives(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] 
 
 
 def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
-    """Comparisons in a cycle, or a window beside others, as one join for each place of a cell's bound. Rows are told so
-    where the query is their union, which stores none of them; inside of a query it would."""
-    if shape.mode != "group" and not (shape.is_whole and shape.mode == "bag" and not shape.orders):
+    """Comparisons in a cycle, or a window beside others, as one join for each place of a cell's bound."""
+    if shape.mode != "group" and not _are_told(shape):
         return None
 
     def leaves(value: Scalar) -> list[str]:
@@ -141,13 +150,9 @@ def _in_cells(shape: Shape, flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part]
 def _of_differences(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] | None:
     """Two bounds between ordered ends, or two values that differ, as a difference of two joins. The conditions of two
     leaves may have several such differences: their product."""
-    conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
-    tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=", "<>")]
-    tests = [one for one in tests if len(flat.leaves_of(one)) == 2]
-    tests = [one for one in tests if all(len(flat.leaves_of(side)) == 1 for side in (one.left, one.right))]
+    tests, rest = _compared(flat)
     if len({flat.leaves_of(one) for one in tests}) != 1:
         return None
-    rest: list[Scalar] = [one for one in conditions if one not in tests]
     unequal = [one for one in tests if one.operator == "<>"]
     choices: list[tuple[_Part, ...]] = list(map(_unequal, unequal))
     left = [_upwards(one) for one in tests if one not in unequal]
@@ -164,6 +169,26 @@ def _of_differences(flat: FlatJoin, blocks: Blocks) -> tuple[list[_Part], str] |
         _Part(prod(one.sign for one in chosen), (*rest, *(test for one in chosen for test in one.conditions)))
         for chosen in product(*choices)
     ], "; ".join(notes)
+
+
+def _of_unequal(shape: Shape, flat: FlatJoin) -> tuple[list[_Part], str] | None:
+    """Rows with values that differ as those of two joins, by which of the values is less."""
+    tests, rest = _compared(flat)
+    unequal = [one for one in tests if one.operator == "<>"]
+    if not (_are_told(shape) and 1 < 2 ** len(unequal) <= MOST_PARTS):
+        return None
+    kept = [*rest, *(one for one in tests if one not in unequal)]
+    choices = [(replace(one, operator="<"), replace(one, operator=">")) for one in unequal]
+    return [_Part(1, (*kept, *chosen)) for chosen in product(*choices)], EITHER_LESS
+
+
+def _compared(flat: FlatJoin) -> tuple[list[Compare], list[Scalar]]:
+    """The comparisons of one leaf's values with another's, and the other conditions."""
+    conditions = [one for condition in flat.conditions for one in bounds_of(condition)]
+    tests = [one for one in conditions if isinstance(one, Compare) and one.operator in ("<", "<=", ">", ">=", "<>")]
+    tests = [one for one in tests if len(flat.leaves_of(one)) == 2]
+    tests = [one for one in tests if all(len(flat.leaves_of(side)) == 1 for side in (one.left, one.right))]
+    return tests, [one for one in conditions if one not in tests]
 
 
 def _unequal(one: Compare) -> tuple[_Part, _Part]:

@@ -325,13 +325,13 @@ def test_a_change_meets_its_key_not_the_table() -> None:
 def test_views_share_a_store_that_is_sorted_for_one_of_them() -> None:
     """The columns are the same, so is the store: it has the order that the first view asks for."""
     choose = random.Random(5)
-    body = "SELECT a.x, b.y, a.y AS ay, b.x AS bx FROM p a, p b WHERE a.k = b.k AND"
+    body = "a.x, b.y, a.y AS ay, b.x AS bx FROM p a, p b WHERE a.k = b.k AND"
     with sqlfront.connect(":memory:") as con:
         con.execute("CREATE TABLE p (k INTEGER, x INTEGER, y INTEGER)")
         con.execute("INSERT INTO p SELECT i % 3, i % 7, i % 5 FROM range(20) AS t(i)")
-        con.execute(f"CREATE MATERIALIZED VIEW v AS {body} a.x < b.x AND a.y <> b.y")
-        con.execute(f"CREATE MATERIALIZED VIEW w AS {body} a.y < b.y AND a.x <> b.x")
-        con.execute(f"CREATE MATERIALIZED VIEW both AS {body} a.y <= b.y AND a.x > b.x")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT DISTINCT {body} a.x < b.x AND a.y <> b.y")
+        con.execute(f"CREATE MATERIALIZED VIEW w AS SELECT DISTINCT {body} a.y < b.y AND a.x <> b.x")
+        con.execute(f"CREATE MATERIALIZED VIEW both AS SELECT {body} a.y <= b.y AND a.x > b.x")
         (relation,) = con.session.database.engine.relations.values()
         found = [store.order for store in relation.stores.values()]
         # A box needs its own order, as it is walked, and each side of it other extremes.
