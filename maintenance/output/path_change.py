@@ -6,8 +6,8 @@ The values after the change are looked up in the tables, those before it are les
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -50,8 +50,11 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate
     from sqlfront.storage.codecs.encoding import Dictionaries
 
+T = TypeVar("T")
 Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 """SQL rows, the number of the tuple that each is of, and their weights."""
+ChangedWords = tuple[Words, np.ndarray, np.ndarray]
+"""The same, with rows in words."""
 
 
 class PathChange:
@@ -106,8 +109,7 @@ class PathChange:
 
     def _encoded(self) -> EncodedChange | None:
         """The change in words; None if DuckDB computes it."""
-        view, delta = self._view, self._view.delta
-        program = None if view.distinct_sets else self._program
+        delta, program = self._view.delta, self._program
         if program is None:
             return None
         if not self._is_counted:
@@ -124,15 +126,10 @@ class PathChange:
 
     def _regrouped(self, program: RowProgram) -> EncodedChange | None:
         """The change of groups: their rows as they were, and as they are."""
-        gathered = self._gathered()
-        sides = [(when, gathered.live(when)) for when in ("before", "after")]
-        tuples, weights = _at_times(sides)
-        found = program.run(gathered.rows(sides), len(tuples))
-        if found is None:
+        found = self._at_both_times(functools.partial(_words_at, program))
+        if None in found:
             return None
-        words, visible = found
-        if visible is not None:
-            words, tuples, weights = _picked(words, visible), tuples[visible], weights[visible]
+        words, tuples, weights = functools.reduce(_joined_words, filter(None, found))
         if not self._is_whole:
             words, weights = netted_words(words, weights)
             return EncodedChange(lambda: words, weights, functools.partial(self._shown, words, None))
@@ -143,8 +140,9 @@ class PathChange:
     @property
     def _is_counted(self) -> bool:
         """Whether the change of a tuple's count is all that its rows' change is: that of a set is 1 or -1."""
-        delta = self._view.delta
-        return self._view.definition.mode == "bag" or (delta is not None and delta.supports and self._is_whole)
+        view, delta = self._view, self._view.delta
+        is_set = delta is not None and delta.supports and self._is_whole
+        return not view.distinct_sets and (view.definition.mode == "bag" or is_set)
 
     @functools.cached_property
     def _told(self) -> ToldView | None:
@@ -214,19 +212,24 @@ class PathChange:
         return Gathered(self._view, self._view.delta, groups, once=once)
 
     def _changed(self) -> Changed:
-        view = self._view
-        if view.distinct_sets:
-            groups = ChangedGroups(view)
-            with rewound(view, self._machine):  # The rows before the epoch are made while distinct values are as then.
-                gathered = self._gathered(groups)
-                gone = self._signed(gathered, ["before"])
-            return _joined(gone, self._signed(gathered, ["after"]))
-        gathered = self._gathered()
-        if view.definition.mode == "bag":
+        if self._is_counted and self._view.definition.mode == "bag":
+            gathered = self._gathered()
             counts = whole_numbers(gathered.counts())
             rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])
             return rows, visible, counts[visible]
-        return self._signed(gathered, ["before", "after"])
+        return functools.reduce(_joined, self._at_both_times(self._signed))
+
+    def _at_both_times(self, rows: Callable[[AnyGathered, Sequence[str]], T]) -> list[T]:
+        """What is made of the tuples before and after the change: in one go, or one after the other where distinct
+        values have to be as they were then."""
+        view = self._view
+        if not view.distinct_sets:
+            return [rows(self._gathered(), ["before", "after"])]
+        groups = ChangedGroups(view)
+        with rewound(view, self._machine):
+            gathered = self._gathered(groups)
+            before = rows(gathered, ["before"])
+        return [before, rows(gathered, ["after"])]
 
     def _signed(self, gathered: AnyGathered, times: Sequence[str]) -> Changed:
         """The rows before the change with weight -1, those after it with 1."""
@@ -271,6 +274,25 @@ def _at_times(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
 def _picked(words: Words, places: np.ndarray) -> Words:
     """The rows at some places."""
     return {name: (codec, [word[places] for word in code]) for name, (codec, code) in words.items()}
+
+
+def _words_at(program: RowProgram, gathered: AnyGathered, times: Sequence[str]) -> ChangedWords | None:
+    """The rows of tuples at these times, those before the change with weight -1; None if the program refuses."""
+    sides = [(when, gathered.live(when)) for when in times]
+    tuples, weights = _at_times(sides)
+    found = program.run(gathered.rows(sides), len(tuples))
+    if found is None:
+        return None
+    words, visible = found
+    return (words, tuples, weights) if visible is None else (_picked(words, visible), tuples[visible], weights[visible])
+
+
+def _joined_words(one: ChangedWords, other: ChangedWords) -> ChangedWords:
+    words = {
+        name: (codec, [np.concatenate(parts) for parts in zip(own, other[0][name][1], strict=True)])
+        for name, (codec, own) in one[0].items()
+    }
+    return words, np.concatenate([one[1], other[1]]), np.concatenate([one[2], other[2]])
 
 
 def _joined(one: Changed, other: Changed) -> Changed:

@@ -17,6 +17,7 @@ from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.relation.base_relation import Column, Input
 from sqlfront.maintenance.relation.expressions import Expressions
 from sqlfront.maintenance.relation.guards import in_order, unused_names
+from sqlfront.maintenance.view.distinct_values import Groups, has_words
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.told_rows import RowLayout, is_told
 from sqlfront.planner.model.query import RawColumn, is_constant
@@ -38,8 +39,9 @@ class RowProgram:
 
     def __init__(self, view: MaintainedView, dictionaries: Dictionaries) -> None:
         definition = self._definition = view.definition
-        if any(raw.is_list or raw.window is not None or raw.distinct_set is not None for raw in definition.raw):
-            raise NotSupportedError("lists, windows and distinct values are not computed here")
+        self._view, distinct = view, [raw for raw in definition.raw if raw.distinct_set is not None]
+        if any(raw.is_list or raw.window is not None for raw in definition.raw) or not all(map(has_words, distinct)):
+            raise NotSupportedError("lists, windows and sums of distinct values are not computed here")
         self._raw = {raw.name: raw for raw in definition.raw}
         self._codecs = {name: _codec(view, raw, dictionaries) for name, raw in self._raw.items()}
         if any(codec.type != self._raw[name].type for name, codec in self._codecs.items()):
@@ -119,7 +121,8 @@ class RowProgram:
     def run(self, source: Rows, rows: int) -> tuple[Words, np.ndarray | None] | None:
         """The words of all columns of so many rows, and the places of those that HAVING shows, None if all are; None if
         the program refuses."""
-        raw = {name: self._words(source, name) for name in self._raw}
+        groups = [Groups(self._view, number, source, rows) for number in range(len(self._view.distinct_sets))]
+        raw = {name: self._words(source, groups, name) for name in self._raw}
         found: dict[str, tuple[Codec, Sequence[np.ndarray]]] = {
             name: (self._codecs[shown], raw[shown]) for name, shown in self._shown.items()
         }
@@ -140,9 +143,11 @@ class RowProgram:
         visible = None if self._having is None else np.flatnonzero(found[self._having][1][0] == 1)
         return self._in_order(found), visible
 
-    def _words(self, source: Rows, name: str) -> Sequence[np.ndarray]:
+    def _words(self, source: Rows, groups: Sequence[Groups], name: str) -> Sequence[np.ndarray]:
         """The words of a raw column."""
         raw = self._raw[name]
+        if raw.distinct_set is not None:
+            return groups[raw.distinct_set].words(raw)
         if raw.kind == "variable":
             return source.words(str(raw.variable))
         return aggregate_words(Sums(self._parts, self._shift, source.values), raw, self._codecs[name])
@@ -157,7 +162,9 @@ class RowProgram:
 
 
 def _codec(view: MaintainedView, raw: RawColumn, dictionaries: Dictionaries) -> Codec:
-    return view.codecs[str(raw.variable)] if raw.kind == "variable" else codec_for(raw.type, dictionaries)
+    kept = view if raw.distinct_set is None else view.distinct_sets[raw.distinct_set]
+    is_number = raw.kind == "count" or raw.variable is None
+    return codec_for(raw.type, dictionaries) if is_number else kept.codecs[str(raw.variable)]
 
 
 def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:

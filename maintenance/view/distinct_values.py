@@ -74,6 +74,11 @@ def nearest_to(medians: np.ndarray, at: At, counts: np.ndarray, wanted: np.ndarr
     return np.where(is_last, last, first)
 
 
+def has_words(raw: RawColumn) -> bool:
+    """Whether a column that distinct values answer is one value of theirs, as it is kept, or their number."""
+    return raw.kind in ("least", "greatest", "mode", "count") and not raw.is_list
+
+
 class Groups:
     """The groups of one view of distinct values to which `rows` rows of its view belong. O(1) a row to find."""
 
@@ -87,7 +92,7 @@ class Groups:
         if raw.is_list:
             return self._lists(raw)
         if raw.kind in ("least", "greatest", "mode"):
-            return self._decoded(raw, self._ends(int(raw.kind == "greatest")))
+            return self._decoded(raw, self._end(raw))
         if raw.rank is not None and raw.kind == "weight":
             return self._weights(raw.rank)
         if raw.rank is not None:
@@ -95,6 +100,17 @@ class Groups:
         if raw.kind == "count":
             return decode_sum(self.sizes.reshape(-1, 1), 0, None, raw.type)
         return self._sum(raw)
+
+    def words(self, raw: RawColumn) -> list[np.ndarray]:
+        """The words of a column that `has_words`."""
+        if raw.kind == "count":
+            return [self.sizes]
+        assert raw.variable is not None
+        addresses = self._end(raw)
+        found = list(gather_words(addresses, self._shape.places([raw.variable]), at.NULL_CODE))
+        for word, null in zip(found[1:], self._distinct_set.codecs[raw.variable].encode_value(None)[1:], strict=True):
+            word[addresses == 0] = null
+        return found
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -176,9 +192,9 @@ class Groups:
             out[~source.values(COUNT).any(axis=1)] = 0  # The one row is there without rows that it would aggregate.
         return out
 
-    def _ends(self, last: int) -> np.ndarray:
+    def _end(self, raw: RawColumn) -> np.ndarray:
         """The address of each group's first or last value, 0 if it has none."""
-        out, table = np.empty(self._rows, np.int64), self._table
+        out, table, last = np.empty(self._rows, np.int64), self._table, int(raw.kind == "greatest")
         group, groups, scratch = table.groups[0].address, self._groups.ctypes.data, self._scratch.ctypes.data
         kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
         self._tell()
