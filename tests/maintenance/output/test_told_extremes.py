@@ -15,6 +15,7 @@ QUERIES = {
     "groups": "SELECT k, min({v}) AS a, max({v}) AS b, count(DISTINCT {v}) AS d, count(*) AS n FROM r GROUP BY k",
     "all rows": "SELECT max({v}) AS a, count(DISTINCT k) AS n FROM r",
     "shown groups": "SELECT k, max({v}) FILTER (WHERE i > 2) AS a FROM r GROUP BY k HAVING count(DISTINCT {v}) > 1",
+    "a grouped block": "SELECT a, count(*) AS n FROM (SELECT k, max({v}) AS a FROM r GROUP BY k) GROUP BY a",
     "a joined block": "SELECT s.i, g.a FROM s JOIN (SELECT k, min({v}) AS a FROM r GROUP BY k) g ON g.k = s.k",
 }
 VALUES = {
@@ -32,6 +33,7 @@ def test_changes_of_extremes_are_told_in_words(monkeypatch, name: str, column: s
     with sqlfront.connect() as con:
         for table in "rs":
             con.execute(f"CREATE TABLE {table} (i INTEGER, k INTEGER, s VARCHAR, h HUGEINT, d DOUBLE)")
+        con.execute("INSERT INTO r (i, k) VALUES (1, 0), (1, 1), (1, NULL)")
         con.execute(f"CREATE MATERIALIZED VIEW v AS {QUERIES[name].format(v=column)}")
         with con.view("v").subscribe() as feed:
             for step in range(16):
