@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.maintenance.relation.time_values import TimeValues
+from sqlfront.maintenance.relation.untranslated import Untranslated
 from sqlfront.storage.codecs.bound_tree import Bound
 from sqlfront.storage.codecs.codec import RESERVED_HIGH
 from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
 
 _MAX = 2**63 - 1
-_DAY = 86_400_000_000
 _LARGEST_EXACT = 2**53  # Every whole number up to it is a DOUBLE.
-_LAST_DAY = 2**31 - 1  # It stands for infinity, as its opposite does.
 _INTEGERS = {"HUGEINT": (-_MAX, _MAX), "BOOLEAN": (0, 1)}
 for _bits, _name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INTEGER"), (64, "BIGINT")):
     _INTEGERS[_name] = (-(2 ** (_bits - 1)), 2 ** (_bits - 1) - 1) if _bits < 64 else (-_MAX, _MAX)
@@ -57,11 +57,6 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
     "!~~": lambda text: text.split("%"),
 }
 _EXTREMES = ("greatest", "least")
-_CALENDAR = {"year": kernels.YEAR, "month": kernels.MONTH, "day": kernels.DAY}
-
-
-class Untranslated(Exception):
-    """An expression that only DuckDB computes."""
 
 
 class Registers:
@@ -74,6 +69,7 @@ class Registers:
         self.operations: dict[tuple[int, ...], int] = {}
         self.patterns: list[tuple[bytes, ...]] = []
         self.reads: list[Column] = []
+        self._times = TimeValues(self)
 
     def release(self) -> None:
         for code in self._pinned.values():
@@ -124,8 +120,6 @@ class Registers:
             return self._connective
         if operation in _REAL:
             return self._arithmetic
-        if operation in _CALENDAR:
-            return self._calendar
         if operation in _LIKE:
             return self._like
         if operation in _EXTREMES:
@@ -133,11 +127,10 @@ class Registers:
         rules = {
             "&": self._bits,
             "//": self._quotient,
-            "epoch_us": self._microseconds,
+            "%": self._remainder,
+            "abs": self._absolute,
             "isfinite": self._finiteness,
             "isnan": self._finiteness,
-            "date_diff": self._date_difference,
-            "datediff": self._date_difference,
             "IN": self._membership,
             "IS NULL": self._nullness,
             "IS NOT NULL": self._nullness,
@@ -145,6 +138,7 @@ class Registers:
             "COALESCE": self._coalesce,
             "CAST": self._cast,
             "constant_or_null": self._constant_or_null,
+            **self._times.rules,
         }
         if operation not in rules:
             raise Untranslated
@@ -252,13 +246,20 @@ class Registers:
         negative = self.add(kernels.SUBTRACT, zero, negative, -_MAX, _MAX)
         return self.add(kernels.SELECT, self.add(kernels.LESS, value, zero), negative, positive)
 
-    def _microseconds(self, bound: Bound) -> int:
-        """The code of a timestamp: microseconds since 1970. An infinite timestamp, which DuckDB turns into NULL, is
-        refused."""
-        [timestamp] = bound.children
-        if timestamp.type != "TIMESTAMP":
+    def _remainder(self, bound: Bound) -> int:
+        """What a whole number has beyond a multiple of a positive constant, with the number's sign."""
+        number, constant = bound.children
+        quotient = self._quotient(bound)
+        multiple = self.add(kernels.MULTIPLY, quotient, self.value(constant), -_MAX, _MAX)
+        return self.add(kernels.SUBTRACT, self.value(number), multiple, -_MAX, _MAX)
+
+    def _absolute(self, bound: Bound) -> int:
+        (child,) = bound.children
+        if child.type != bound.type or scale_of(bound.type) is None or bound.type == "BOOLEAN":
             raise Untranslated
-        return self.add(kernels.FLOOR, self.value(timestamp), x=1, y=_MAX)
+        value, zero = self.value(child), self.word(0)
+        opposite = self.add(kernels.SUBTRACT, zero, value, *_bounds(bound.type))
+        return self.add(kernels.SELECT, self.add(kernels.LESS, value, zero), opposite, value)
 
     def _finiteness(self, bound: Bound) -> int:
         """Whether a DOUBLE is between the infinities; whether it is behind the greater one, as NaN is."""
@@ -325,6 +326,8 @@ class Registers:
         if bound.type == "DOUBLE" and all(child.type == "DOUBLE" for child in bound.children):
             *first, last = map(self.value, bound.children)
             return self.add(_REAL[bound.operation], first[0] if first else self.word(0), last)
+        if bound.operation in ("+", "-") and bound.children[0].type in ("DATE", "TIMESTAMP"):
+            return self._times.shifted(bound)
         if bound.operation not in _ARITHMETIC:
             raise Untranslated
         scales = [scale_of(child.type) for child in bound.children]
@@ -341,9 +344,9 @@ class Registers:
         if child.type == goal or (child.type, goal) == ("FLOAT", "DOUBLE"):
             return value
         if (child.type, goal) == ("DATE", "TIMESTAMP"):
-            return self.add(kernels.MULTIPLY, value, self.word(_DAY), -_MAX, _MAX)
+            return self._times.of_day(value)
         if (child.type, goal) == ("TIMESTAMP", "DATE"):
-            return self._day(value)
+            return self._times.day_of(value)
         before, after = scale_of(child.type), scale_of(goal)
         if goal == "DOUBLE" and before is not None and before <= 18 and child.type != "BOOLEAN":
             return self.add(reals.TO_REAL, value, x=10**before)
@@ -357,33 +360,6 @@ class Registers:
             return value
         return self.add(kernels.MULTIPLY, value, self.word(10 ** (after - before)), *_bounds(goal))
 
-    def _calendar(self, bound: Bound) -> int:
-        (child,) = bound.children
-        if child.type not in ("DATE", "TIMESTAMP") or bound.type != "BIGINT":
-            raise Untranslated
-        value = self.value(child)
-        return self.add(_CALENDAR[bound.operation], value if child.type == "DATE" else self._day(value))
-
-    def _date_difference(self, bound: Bound) -> int:
-        """How many days, months or years begin after one date until another one."""
-        unit, *dates = bound.children
-        if unit.value not in _CALENDAR or any(date.type not in ("DATE", "TIMESTAMP") for date in dates):
-            raise Untranslated
-        before, after = (self._since(unit.value, date) for date in dates)
-        return self.add(kernels.SUBTRACT, after, before, *_bounds("BIGINT"))
-
-    def _since(self, unit: str, date: Bound) -> int:
-        """The number of a date's day, month or year."""
-        value = self.value(date)
-        if unit == "day":
-            return self._day(value) if date.type == "TIMESTAMP" else self.add(kernels.FLOOR, value, x=1, y=_LAST_DAY)
-        day = value if date.type == "DATE" else self._day(value)
-        year = self.add(kernels.YEAR, day)
-        if unit == "year":
-            return year
-        months = self.add(kernels.MULTIPLY, year, self.word(12), *_bounds("BIGINT"))
-        return self.add(kernels.ADD, months, self.add(kernels.MONTH, day), *_bounds("BIGINT"))
-
     def _extreme(self, bound: Bound) -> int:
         """The greatest or the least of values that are not NULL."""
         if bound.type == "VARCHAR" or not all(_alike(child.type, bound.type) for child in bound.children):
@@ -394,9 +370,6 @@ class Registers:
             passed = self.add(kernels.LESS, *pair)
             first = self.add(kernels.SELECT, passed, other, self.add(kernels.COALESCE, first, other))
         return first
-
-    def _day(self, timestamp: int) -> int:
-        return self.add(kernels.FLOOR, timestamp, x=_DAY, y=_MAX)
 
 
 def scale_of(type: str) -> int | None:

@@ -62,6 +62,14 @@ _CONSTANTS = [
 ]
 _DATES = ["DATE '1994-01-01'", "DATE '1994-01-01' + INTERVAL 1 YEAR", "DATE 'infinity'", "DATE '0044-03-15 (BC)'"]
 _TIMES = ["TIMESTAMP '1994-01-01 12:00:00'", "TIMESTAMP '-infinity'", "TIMESTAMP '1969-12-31 23:59:59.999999'"]
+_PARTS = [
+    *("year", "month", "day", "quarter", "hour", "minute", "second", "dayofweek", "weekday", "isodow", "dayofyear"),
+    *("week", "decade"),
+]
+_PERIODS = [
+    *("microsecond", "milliseconds", "second", "minute", "HOUR", "days", "week", "month", "quarter", "year", "century"),
+]
+_WIDTHS = ["'5 minutes'", "'7 days'", "'36 hours'", "'1 month'", "'0.5 seconds'", "'-1 hour'"]
 _TEXTS = ["'a'", "'BUILDING'", "''", "'zz'", "'ä'", "NULL", "'a' || 'b'"]
 _PATTERNS = [
     "'a%'",
@@ -125,9 +133,11 @@ def _number(draw: st.DrawFn, depth: int) -> str:
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return _pick(draw, *_NUMBERS, *_NUMBERS, *_CONSTANTS, "h", "d30", "ub")
     a, b = _number(draw, depth - 1), _number(draw, depth - 1)
-    kind = draw(st.integers(0, 13))
+    kind = draw(st.integers(0, 14))
     if kind == 12:
-        return f"({a} // {_pick(draw, '1', '7', '3600', '0', '-2', b)})"
+        return f"({a} {_pick(draw, '//', '%')} {_pick(draw, '1', '7', '3600', '0', '-2', b)})"
+    if kind == 14:
+        return f"abs({a})"
     if kind == 13:
         return f"epoch_us({_moment(draw, depth - 1)})"
     if kind < 4:
@@ -154,7 +164,7 @@ def _number(draw: st.DrawFn, depth: int) -> str:
     if kind == 6:
         return f"coalesce({a}, {b})"
     if kind == 7:
-        return f"{_pick(draw, 'year', 'month', 'day', 'quarter')}({_moment(draw, depth - 1)})"
+        return f"{_pick(draw, *_PARTS)}({_moment(draw, depth - 1)})"
     if kind == 8:
         return f"CASE {a} WHEN {b} THEN {_number(draw, depth - 1)} WHEN 1 THEN {_number(draw, 0)} END"
     return f"CASE WHEN {_boolean(draw, depth - 1)} THEN {a} ELSE {b} END"
@@ -202,14 +212,22 @@ def _date(draw: st.DrawFn, depth: int) -> str:
         if kind == 0:
             return f"CAST({_time(draw, depth - 1)} AS DATE)"
         if kind == 1:
-            return f"({_date(draw, depth - 1)} + {_pick(draw, '1', 'i', 'INTERVAL 1 DAY')})"
+            return f"({_date(draw, depth - 1)} {_pick(draw, '+', '-')} {_pick(draw, '1', 'i', 'INTERVAL 1 DAY', 'e')})"
         return f"CASE WHEN {_boolean(draw, depth - 1)} THEN {_date(draw, depth - 1)} END"
     return _pick(draw, "d", "e", *_DATES)
 
 
 def _time(draw: st.DrawFn, depth: int) -> str:
-    if depth and draw(st.integers(0, 3)) == 0:
-        return f"CAST({_date(draw, depth - 1)} AS TIMESTAMP)"
+    if depth and draw(st.booleans()):
+        kind = draw(st.integers(0, 3))
+        if kind == 0:
+            return f"CAST({_date(draw, depth - 1)} AS TIMESTAMP)"
+        if kind == 1:
+            return f"date_trunc('{_pick(draw, *_PERIODS)}', {_moment(draw, depth - 1)})"
+        if kind == 2:
+            origin = draw(st.sampled_from(["", ", TIMESTAMP '2020-01-01 00:00:01'"]))
+            return f"time_bucket(INTERVAL {_pick(draw, *_WIDTHS)}, {_moment(draw, depth - 1)}{origin})"
+        return f"({_time(draw, depth - 1)} {_pick(draw, '+', '-')} INTERVAL {_pick(draw, *_WIDTHS)})"
     return _pick(draw, "ts", "ts", "d", "tn", "tm", *_TIMES)
 
 
