@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.relation.registers import RESERVED, Registers, scale_of
-from sqlfront.maintenance.relation.untranslated import Untranslated
+from sqlfront.maintenance.relation.registers import RESERVED, Registers, Untranslated, scale_of
 from sqlfront.storage.codecs.bound_tree import Bound, bind
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Dictionaries

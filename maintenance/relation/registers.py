@@ -6,12 +6,11 @@ value that DuckDB gives; for any other it is Untranslated.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.maintenance.relation.time_values import TimeValues
-from sqlfront.maintenance.relation.untranslated import Untranslated
 from sqlfront.storage.codecs.bound_tree import Bound
 from sqlfront.storage.codecs.codec import RESERVED_HIGH
 from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
@@ -22,6 +21,7 @@ from sqlfront.storage.kernels.programs import reals
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
+    from sqlfront.maintenance.relation.time_values import TimeValues
 
 _MAX = 2**63 - 1
 _LARGEST_EXACT = 2**53  # Every whole number up to it is a DOUBLE.
@@ -59,6 +59,10 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
 _EXTREMES = ("greatest", "least")
 
 
+class Untranslated(Exception):
+    """An expression that only DuckDB computes."""
+
+
 class Registers:
     """The operations of a program, (kind, a, b, x, y), by their registers; `patterns` are those of LIKE, `reads` the
     columns. `release` lets go of the text constants."""
@@ -69,7 +73,6 @@ class Registers:
         self.operations: dict[tuple[int, ...], int] = {}
         self.patterns: list[tuple[bytes, ...]] = []
         self.reads: list[Column] = []
-        self._times = TimeValues(self)
 
     def release(self) -> None:
         for code in self._pinned.values():
@@ -138,11 +141,17 @@ class Registers:
             "COALESCE": self._coalesce,
             "CAST": self._cast,
             "constant_or_null": self._constant_or_null,
-            **self._times.rules,
         }
-        if operation not in rules:
+        found = rules.get(operation) or self._times.rules.get(operation)
+        if found is None:
             raise Untranslated
-        return rules[operation]
+        return found
+
+    @functools.cached_property
+    def _times(self) -> TimeValues:
+        from sqlfront.maintenance.relation.time_values import TimeValues  # Most views compute none.
+
+        return TimeValues(self)
 
     def _load(self, number: int, word: int | None = None) -> int:
         """A column's only word, or the number that it has in two; or this `word` of it."""

@@ -7,14 +7,10 @@ says what is made of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from sqlfront.maintenance.relation.untranslated import Untranslated
+from sqlfront.maintenance.relation.registers import Registers, Untranslated
 from sqlfront.storage.codecs.bound_tree import Bound
 from sqlfront.storage.kernels.programs import expression as kernels
-
-if TYPE_CHECKING:
-    from sqlfront.maintenance.relation.registers import Registers
 
 _MAX = 2**63 - 1
 _DAY = 86_400_000_000
