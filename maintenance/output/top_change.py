@@ -5,12 +5,13 @@ Where it is one first row, or that of each group, the ranked tree notes at its r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.output_change import OutputChange, netted
+from sqlfront.maintenance.output.output import schema
+from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows
 from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.exact import WHOLE, key_sums, sums_in
 from sqlfront.maintenance.ranked.index import RankedIndex
@@ -19,6 +20,8 @@ from sqlfront.planner.model.order_values import is_held_back
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sqlfront.maintenance.relation.base_relation import Evaluate
 
     Column = Callable[["_Keys"], pa.Array]
 
@@ -59,21 +62,19 @@ class KnownRows:
 class NotedGroups:
     """The change of a view that is the first row of each group, from its ranked tree, which notes it from now on.
 
-    O(log N) for each group whose first row changes.
+    O(log N) for each group whose first row changes. `rows_of` makes the rows of keys, and tells which of them are rows
+    of the view.
     """
 
-    def __init__(self, index: RankedIndex, names: list[str], columns: list[Column]) -> None:
-        self._index, self._names, self._columns = index, names, columns
+    def __init__(self, index: RankedIndex, rows_of: Callable[[_Keys], tuple[pa.Table, np.ndarray]]) -> None:
+        self._index, self._rows_of = index, rows_of
         index.noted = True
 
     def rows(self) -> tuple[pa.Table, np.ndarray]:
-        import pyarrow as pa
-
         assert self._index.root.table is not None
         gone, come = self._index.root.table.changed_best()
-        keys = _Keys(self._index, np.concatenate([gone, come]))
-        rows = pa.Table.from_arrays([column(keys) for column in self._columns], names=self._names)
-        return rows, np.repeat(np.array([-1, 1]), [len(gone), len(come)])
+        rows, visible = self._rows_of(_Keys(self._index, np.concatenate([gone, come])))
+        return rows, np.repeat(np.array([-1, 1]), [len(gone), len(come)])[visible]
 
     def read(self) -> OutputChange:
         return netted(*self.rows())
@@ -99,32 +100,63 @@ class _Keys:
         return key_sums(self._index.order, self._index.layout, self.keys, number)
 
 
-def noted_groups(view: MaintainedView) -> NotedGroups | None:
-    """What tells the change of a view that only feeds others, if it is the first row of each group and all columns are
-    in the words that its rows are ordered by."""
+def noted_groups(view: MaintainedView, evaluate: Evaluate) -> NotedGroups | None:
+    """What tells the change of a view that is the first row of each group, if all columns are in the words that its
+    rows are ordered by. Nobody sees the types of one that only feeds others: its sums are read of these words, too."""
     definition, limit, index = view.definition, view.definition.limit, view.ranked.get(0)
     if limit is None or (limit.offset, limit.rows) != (0, 1) or not isinstance(index, RankedIndex):
         return None
-    if not view.inner or is_held_back(definition, index.order):
+    if is_held_back(definition, index.order):
         return None
     terms = zip(index.order.terms, index.layout.starts, strict=True)
     held = {term.parts[0][1]: start for term, start in terms if term.form == "value"}
-    columns: list[Column] = []
-    asked = order_columns(definition, index.order)
+    if all(raw.kind == "variable" and raw.variable in held for raw in definition.raw):
+        return NotedGroups(index, _shown_rows(view, evaluate, held))
+    columns = _order_values(view, index, held) if view.inner else None
+    return None if columns is None else NotedGroups(index, _plain_rows(columns))
+
+
+def _shown_rows(
+    view: MaintainedView, evaluate: Evaluate, held: Mapping[str, int]
+) -> Callable[[_Keys], tuple[pa.Table, np.ndarray]]:
+    """The rows of a view whose raw columns are variables in the words of keys, from these places on."""
+    import pyarrow as pa
+
+    columns = [_variable(view, str(raw.variable), held[str(raw.variable)]) for raw in view.definition.raw]
+
+    def rows(keys: _Keys) -> tuple[pa.Table, np.ndarray]:
+        raw = pa.RecordBatch.from_arrays([column(keys) for column in columns], schema=schema(view))
+        return sql_rows(view, evaluate, raw)
+
+    return rows
+
+
+def _plain_rows(columns: Mapping[str, Column]) -> Callable[[_Keys], tuple[pa.Table, np.ndarray]]:
+    """Rows whose columns are made one by one."""
+    import pyarrow as pa
+
+    def rows(keys: _Keys) -> tuple[pa.Table, np.ndarray]:
+        made = {name: column(keys) for name, column in columns.items()}
+        return pa.Table.from_arrays(list(made.values()), names=list(made)), np.arange(len(keys.keys))
+
+    return rows
+
+
+def _order_values(view: MaintainedView, index: RankedIndex, held: Mapping[str, int]) -> dict[str, Column] | None:
+    """What makes each column of a view from the words that its rows are ordered by; None if one is not in them."""
+    columns, asked = dict[str, Column](), order_columns(view.definition, index.order)
     if asked is None:
         return None
-    for one in asked:
-        if one.raw is not None:
-            return None
+    for (name, _), one in zip(view.definition.columns, asked, strict=True):
         if one.variable is not None and one.variable in held:
-            columns.append(_variable(view, one.variable, held[one.variable]))
+            columns[name] = _variable(view, one.variable, held[one.variable])
             continue
-        term = None if one.variable is not None else index.order.terms[one.term]
+        term = None if one.variable is not None or one.raw is not None else index.order.terms[one.term]
         read = sums_in(one.term, term, one.type) if term is not None and term.form == "sum" else None
         if read is None:
             return None
-        columns.append(_summed(read, one.type))
-    return NotedGroups(index, [name for name, _ in definition.columns], columns)
+        columns[name] = _summed(read, one.type)
+    return columns
 
 
 def _variable(view: MaintainedView, variable: str, start: int) -> Column:
