@@ -144,7 +144,8 @@ def _plain_rows(columns: Mapping[str, Column]) -> Callable[[_Keys], tuple[pa.Tab
 
 def _order_values(view: MaintainedView, index: RankedIndex, held: Mapping[str, int]) -> dict[str, Column] | None:
     """What makes each column of a view from the words that its rows are ordered by; None if one is not in them."""
-    columns, asked = dict[str, Column](), order_columns(view.definition, index.order)
+    columns: dict[str, Column] = {}
+    asked = order_columns(view.definition, index.order)
     if asked is None:
         return None
     for (name, _), one in zip(view.definition.columns, asked, strict=True):

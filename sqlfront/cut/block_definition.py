@@ -361,15 +361,15 @@ class _Block:
             origin = shape.labels[number] if number < len(shape.labels) else -1
             written = notes.orders[origin] if origin >= 0 else None
             ranks = shape.first is not None and shape.first.name != "row_number"
-            items = order[: len(written.items)] if written is not None else order
-            rest = order[len(items) :]
+            items, rest = (order, []) if written is None else (order[: len(written.items)], order[len(written.items) :])
             if self._windows is not None and shape.top is None:
                 rest = self._windows.ties([*rest, *map(self._blocks.defaults.sort, shown)])
             ties = rest or [self._blocks.defaults.sort(value) for value in shown]
             ending, settled = completed(items, [] if ranks else ties, self._core, shape.mode, self._composing)
             if written is not None and settled:
                 self._blocks.settled[origin] = settled
-            label = written.label if written is not None else self._blocks.more_labels.pop(0)
+            label = self._core.spelled_order(items) if written is None else written.label
+            label = label if number < len(shape.labels) else self._blocks.more_labels.pop(0)
             found.append(Ordering(tuple(item for item in ending if self._varies(item.value)), label))
         return found
 
@@ -399,7 +399,7 @@ class _Block:
     ) -> Limit:
         shape, core = self._shape, self._core
         written = self._notes.orders[first.numbering.written] if first.numbering.written >= 0 else None
-        if written is not None and written.moved is not None:
+        if written is None or written.moved is not None:
             self._blocks.completed[first.input] = first.input
         by = [value for value in dict.fromkeys(partition) if core.atoms_of(value) or shape.mode == "group"]
         whole = shape.mode == "group" or any(len(core.atoms_of(value)) != 1 for value in by)

@@ -20,6 +20,7 @@ from sqlfront.planner.algebra.scalars import (
     substitute,
     transform,
 )
+from sqlfront.planner.algebra.terms import Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Presence
 from sqlfront.sql.keywords import quoted
@@ -184,6 +185,10 @@ class JoinCore:
     def spelled(self, value: Scalar) -> str:
         """An expression as text for people, over the columns of atoms."""
         return scalar_sql(substitute(value, {column: self._shown(column) for column in columns_of(value)}))
+
+    def spelled_order(self, order: Sequence[Sort]) -> str:
+        """An order as text for people."""
+        return ", ".join(self.spelled(one.value) + " DESC" * one.descending for one in order)
 
     def _shown(self, column: Column) -> Scalar:
         atom = self._owners.get(column)

@@ -8,6 +8,7 @@ from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
 from sqlfront.planner.algebra.rules.close_transitively import close_transitively
 from sqlfront.planner.algebra.rules.conjunctive_form import bring_into_conjunctive_form
 from sqlfront.planner.algebra.rules.distinct_neighbours import turn_distinct_into_neighbours
+from sqlfront.planner.algebra.rules.distinct_on import turn_distinct_on_into_first_rows
 from sqlfront.planner.algebra.rules.drop_orders import drop_orders
 from sqlfront.planner.algebra.rules.inline_common import inline_common
 from sqlfront.planner.algebra.rules.inline_maps import inline_maps
@@ -46,6 +47,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     turn_row_numbers_into_islands,
     remove_distinct,
     turn_distinct_into_neighbours,
+    turn_distinct_on_into_first_rows,
     prune_columns,
     remove_joins,
     share_common,
