@@ -17,6 +17,8 @@ QUERIES = {
     "a join": "SELECT r.k, r.v, s.v AS other FROM r JOIN s USING (k) "
     "QUALIFY row_number() OVER (PARTITION BY r.k ORDER BY r.day DESC) = 1",
     "distinct on": "SELECT DISTINCT ON (k) k, v FROM r ORDER BY k, day, i",
+    "distinct on inside": "SELECT s.v AS other, g.v FROM s "
+    "JOIN (SELECT DISTINCT ON (k) k, v FROM r ORDER BY k, day DESC) g ON s.k = g.k",
     "one row": "SELECT k, day FROM r ORDER BY day DESC NULLS LAST LIMIT 1",
 }
 

@@ -498,6 +498,12 @@ def distinct_right() -> Term:
     return Join("anti", r, Distinct(s), eq(col(r, "a"), col(s, "s_b")))
 
 
+def first_row_of_each() -> Term:
+    q = Query()
+    r = q.scan("r")
+    return kept(Distinct(r, cols(r, "a"), (Sort(col(r, "b"), descending=True),)), "b")
+
+
 def unread_customer() -> Term:
     q = Query()
     orders, customers = q.scan("orders"), q.scan("customers", prefix="c_")
@@ -728,6 +734,7 @@ EXAMPLES = {
     "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),
     "remove_distinct": (distinct_key, distinct_right),
     "turn_distinct_into_neighbours": (groups_in_a_chain, counted_in_a_range),
+    "turn_distinct_on_into_first_rows": (first_row_of_each,),
     "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),
     "share_common": (equal_groups,),
