@@ -40,7 +40,7 @@ def test_first_rows_of_groups_are_told_without_a_look_at_the_others(monkeypatch,
                         told[str(values)] += 1 if kind in ("insert", "update_postimage") else -1
                 assert +told == Counter(str(list(row)) for row in con.execute("FROM v").fetchall())
                 assert step % 5 or con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
-            assert min(told.values()) == 0
+            assert min(told.values()) >= 0
 
 
 def change(con: sqlfront.Connection, choose: random.Random) -> None:
