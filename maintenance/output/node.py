@@ -207,7 +207,7 @@ class TreeNode:
             if view.windows is not None:
                 return WindowChange(view, view.windows, self._machine, evaluate, self._keeper.memory_limit)
             return PathChange(view, self._machine, evaluate, self._keeper.dictionaries)
-        return noted_groups(view, evaluate) or KnownRows(lambda: view_rows(view, evaluate))
+        return noted_groups(view, evaluate, self._keeper.dictionaries) or KnownRows(lambda: view_rows(view, evaluate))
 
     def _counted(self) -> CountedReads:
         return CountedReads(self.view.members, self._machine.counters, self.number)

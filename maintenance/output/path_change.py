@@ -31,7 +31,7 @@ from sqlfront.maintenance.output.output_change import (
     stamped_schema,
     with_columns,
 )
-from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words
+from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words, picked_words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers
@@ -57,6 +57,49 @@ ChangedWords = tuple[Words, np.ndarray, np.ndarray]
 """The same, with rows in words."""
 
 
+class ShownWords:
+    """Rows in words, in the types that DuckDB has once told for the columns of a view."""
+
+    def __init__(self, view: MaintainedView, evaluate: Evaluate) -> None:
+        self._view, self._evaluate = view, evaluate
+        self._schema: tuple[pa.Schema, list[pa.DataType], pa.Schema] | None = None
+
+    def __call__(self, words: Words, known: np.ndarray | None, stamps: Stamps | None) -> pa.Table:
+        """The rows; `known` has all their words, if one array has them."""
+        import pyarrow as pa
+
+        schema, types, stamped = self._known(sql_schema(self._view, self._evaluate))
+        is_plain = known is not None and known.min(initial=0) > at.RESERVED_LOW  # One look, not one a column.
+        arrays = []
+        for type_, (codec, code) in zip(types, words.values(), strict=True):
+            own = codec.plain_array(code[0]) if is_plain and codec.is_word else codec.decode(list(code))
+            arrays.append(as_shown(own, type_))
+        if any(array is None for array in arrays):
+            return with_columns(self._decoded(words), stamps)
+        if stamps is None:
+            return pa.Table.from_arrays(arrays, schema=schema)
+        arrays += [column for _, column in stamp_columns(stamps)]
+        return pa.Table.from_arrays(arrays, schema=stamped)
+
+    def _known(self, schema: pa.Schema) -> tuple[pa.Schema, list[pa.DataType], pa.Schema]:
+        """A schema, its types, and the schema of its rows with stamps: found once for each."""
+        if self._schema is None or self._schema[0] is not schema:
+            self._schema = schema, schema.types, stamped_schema(schema)
+        return self._schema
+
+    def _decoded(self, words: Words) -> pa.Table:
+        """Rows in words, in the types that DuckDB has for a view's columns."""
+        import pyarrow as pa
+
+        definition, arrays, fields = self._view.definition, [], []
+        for name, (codec, own) in words.items():
+            arrays.append(codec.decode([np.ascontiguousarray(word) for word in own]))
+            fields.append(codec.arrow_field(name))
+        rows, types = pa.Table.from_arrays(arrays, schema=pa.schema(fields)), dict(definition.columns)
+        found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
+        return found.rename_columns(list(types))
+
+
 class PathChange:
     """The change that the paths of a view, and of its distinct values, gather from now on; see `ChangeReader`.
 
@@ -67,7 +110,7 @@ class PathChange:
     def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
         self._view, self._machine, self._evaluate, self._dictionaries = view, machine, evaluate, dictionaries
         self._members = view.branches or view.members
-        self._schema: tuple[pa.Schema, list[pa.DataType], pa.Schema] | None = None
+        self._shown = ShownWords(view, evaluate)
         for member in self._members:
             member.delta = OutputDelta(member.tree, member.limbs, machine)
 
@@ -134,7 +177,7 @@ class PathChange:
             words, weights = netted_words(words, weights)
             return EncodedChange(lambda: words, weights, functools.partial(self._shown, words, None))
         order, kinds = paired_words(words, tuples, weights)
-        images = _picked(words, order)
+        images = picked_words(words, order)
         return EncodedChange(lambda: images, weights[order], functools.partial(self._shown, images, None), kinds=kinds)
 
     @property
@@ -169,41 +212,6 @@ class PathChange:
 
     def _no_rows(self, stamps: Stamps | None) -> pa.Table:
         return with_columns(no_rows(self._view, self._evaluate), stamps)
-
-    def _shown(self, words: Words, known: np.ndarray | None, stamps: Stamps | None) -> pa.Table:
-        """Rows in words, in the types that DuckDB has once told for the view's columns. `known` has all their words."""
-        import pyarrow as pa
-
-        schema, types, stamped = self._known(sql_schema(self._view, self._evaluate))
-        is_plain = known is not None and known.min(initial=0) > at.RESERVED_LOW  # One look, not one a column.
-        arrays = []
-        for type_, (codec, code) in zip(types, words.values(), strict=True):
-            own = codec.plain_array(code[0]) if is_plain and codec.is_word else codec.decode(list(code))
-            arrays.append(as_shown(own, type_))
-        if any(array is None for array in arrays):
-            return with_columns(self._decoded(words), stamps)
-        if stamps is None:
-            return pa.Table.from_arrays(arrays, schema=schema)
-        arrays += [column for _, column in stamp_columns(stamps)]
-        return pa.Table.from_arrays(arrays, schema=stamped)
-
-    def _known(self, schema: pa.Schema) -> tuple[pa.Schema, list[pa.DataType], pa.Schema]:
-        """A schema, its types, and the schema of its rows with stamps: found once for each."""
-        if self._schema is None or self._schema[0] is not schema:
-            self._schema = schema, schema.types, stamped_schema(schema)
-        return self._schema
-
-    def _decoded(self, words: Words) -> pa.Table:
-        """Rows in words, in the types that DuckDB has for a view's columns."""
-        import pyarrow as pa
-
-        definition, arrays, fields = self._view.definition, [], []
-        for name, (codec, own) in words.items():
-            arrays.append(codec.decode([np.ascontiguousarray(word) for word in own]))
-            fields.append(codec.arrow_field(name))
-        rows, types = pa.Table.from_arrays(arrays, schema=pa.schema(fields)), dict(definition.columns)
-        found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
-        return found.rename_columns(list(types))
 
     def _gathered(self, groups: ChangedGroups | None = None, *, once: bool = True) -> AnyGathered:
         if self._view.branches:
@@ -271,11 +279,6 @@ def _at_times(sides: Sides) -> tuple[np.ndarray, np.ndarray]:
     return tuples, np.repeat([-1 if when == "before" else 1 for when, _ in sides], [len(one) for _, one in sides])
 
 
-def _picked(words: Words, places: np.ndarray) -> Words:
-    """The rows at some places."""
-    return {name: (codec, [word[places] for word in code]) for name, (codec, code) in words.items()}
-
-
 def _words_at(program: RowProgram, gathered: AnyGathered, times: Sequence[str]) -> ChangedWords | None:
     """The rows of tuples at these times, those before the change with weight -1; None if the program refuses."""
     sides = [(when, gathered.live(when)) for when in times]
@@ -284,7 +287,11 @@ def _words_at(program: RowProgram, gathered: AnyGathered, times: Sequence[str]) 
     if found is None:
         return None
     words, visible = found
-    return (words, tuples, weights) if visible is None else (_picked(words, visible), tuples[visible], weights[visible])
+    return (
+        (words, tuples, weights)
+        if visible is None
+        else (picked_words(words, visible), tuples[visible], weights[visible])
+    )
 
 
 def _joined_words(one: ChangedWords, other: ChangedWords) -> ChangedWords:

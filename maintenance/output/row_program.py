@@ -173,3 +173,8 @@ def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
     rows, sums = net_words(np.array(columns).T, weights)
     found = iter(rows.T)
     return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
+
+
+def picked_words(words: Words, places: np.ndarray) -> Words:
+    """The rows at some places."""
+    return {name: (codec, [word[places] for word in own]) for name, (codec, own) in words.items()}

@@ -5,23 +5,29 @@ Where it is one first row, or that of each group, the ranked tree notes at its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.output import schema
-from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows
+from sqlfront.maintenance.output.output import raw_column, schema
+from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange, netted, sql_rows
+from sqlfront.maintenance.output.path_change import ShownWords
+from sqlfront.maintenance.output.row_program import RowProgram, netted_words, picked_words
+from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.exact import WHOLE, key_sums, sums_in
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.order_values import is_held_back
+from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.storage.codecs.encoding import Dictionaries
 
     Column = Callable[["_Keys"], pa.Array]
 
@@ -66,18 +72,25 @@ class NotedGroups:
     of the view.
     """
 
-    def __init__(self, index: RankedIndex, rows_of: Callable[[_Keys], tuple[pa.Table, np.ndarray]]) -> None:
-        self._index, self._rows_of = index, rows_of
+    def __init__(
+        self, view: MaintainedView, index: RankedIndex, rows_of: Callable[[_Keys], tuple[pa.Table, np.ndarray]]
+    ) -> None:
+        self._view, self._index, self._rows_of = view, index, rows_of
         index.noted = True
 
     def rows(self) -> tuple[pa.Table, np.ndarray]:
-        assert self._index.root.table is not None
-        gone, come = self._index.root.table.changed_best()
-        rows, visible = self._rows_of(_Keys(self._index, np.concatenate([gone, come])))
-        return rows, np.repeat(np.array([-1, 1]), [len(gone), len(come)])[visible]
+        keys, weights = self._changed()
+        rows, visible = self._rows_of(keys)
+        return rows, weights[visible]
 
     def read(self) -> OutputChange:
         return netted(*self.rows())
+
+    def _changed(self) -> tuple[_Keys, np.ndarray]:
+        assert self._index.root.table is not None
+        gone, come = self._index.root.table.changed_best()
+        keys = _Keys(self._view, self._index, np.concatenate([gone, come]))
+        return keys, np.repeat(np.array([-1, 1]), [len(gone), len(come)])
 
     def forget(self) -> None:
         assert self._index.root.table is not None
@@ -90,17 +103,69 @@ class NotedGroups:
         self._index.noted = False
 
 
-class _Keys:
-    """Rows of an order by their rank words."""
+class NotedRows(NotedGroups):
+    """The same where the raw columns of the view are variables, whose words the keys hold: rows are made of words,
+    unless DuckDB computes a column."""
 
-    def __init__(self, index: RankedIndex, keys: np.ndarray) -> None:
-        self._index, self.keys = index, keys
+    def __init__(
+        self, view: MaintainedView, index: RankedIndex, evaluate: Evaluate, dictionaries: Dictionaries
+    ) -> None:
+        super().__init__(view, index, self._made)
+        self._evaluate, self._dictionaries = evaluate, dictionaries
+        self._shown = ShownWords(view, evaluate)
+
+    def read(self) -> OutputChange:
+        keys, weights = self._changed()
+        found = self._program.run(keys, len(weights)) if self._program is not None else None
+        if found is None:
+            return super().read()
+        words, visible = found
+        if visible is not None:
+            words, weights = picked_words(words, visible), weights[visible]
+        words, weights = netted_words(words, weights)
+        return EncodedChange(lambda: words, weights, functools.partial(self._shown, words, None))
+
+    @functools.cached_property
+    def _program(self) -> RowProgram | None:
+        try:
+            return RowProgram(self._view, self._dictionaries)
+        except NotSupportedError:
+            return None
+
+    def _made(self, keys: _Keys) -> tuple[pa.Table, np.ndarray]:
+        import pyarrow as pa
+
+        view = self._view
+        arrays = [raw_column(view, keys, raw) for raw in view.definition.raw]
+        return sql_rows(view, self._evaluate, pa.RecordBatch.from_arrays(arrays, schema=schema(view)))
+
+    def close(self) -> None:
+        super().close()
+        if (program := vars(self).pop("_program", None)) is not None:
+            program.close()
+
+
+class _Keys:
+    """Rows of an order by their rank words, among which those of variables are."""
+
+    def __init__(self, view: MaintainedView, index: RankedIndex, keys: np.ndarray) -> None:
+        self._view, self._index, self.keys = view, index, keys
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        terms = zip(self._index.order.terms, self._index.layout.starts, strict=True)
+        first = next(start for term, start in terms if term.form == "value" and term.parts[0][1] == variable)
+        words = self._view.codecs[variable].words
+        return [np.ascontiguousarray(self.keys[:, place]) for place in range(first, first + words)]
+
+    def values(self, part: Part) -> np.ndarray:
+        """Each is there once."""
+        return np.ones((len(self.keys), 1), np.int64)
 
     def sums(self, number: int) -> list[int | None]:
         return key_sums(self._index.order, self._index.layout, self.keys, number)
 
 
-def noted_groups(view: MaintainedView, evaluate: Evaluate) -> NotedGroups | None:
+def noted_groups(view: MaintainedView, evaluate: Evaluate, dictionaries: Dictionaries) -> NotedGroups | None:
     """What tells the change of a view that is the first row of each group, if all columns are in the words that its
     rows are ordered by. Nobody sees the types of one that only feeds others: its sums are read of these words, too."""
     definition, limit, index = view.definition, view.definition.limit, view.ranked.get(0)
@@ -108,27 +173,11 @@ def noted_groups(view: MaintainedView, evaluate: Evaluate) -> NotedGroups | None
         return None
     if is_held_back(definition, index.order):
         return None
-    terms = zip(index.order.terms, index.layout.starts, strict=True)
-    held = {term.parts[0][1]: start for term, start in terms if term.form == "value"}
+    held = {term.parts[0][1] for term in index.order.terms if term.form == "value"}
     if all(raw.kind == "variable" and raw.variable in held for raw in definition.raw):
-        return NotedGroups(index, _shown_rows(view, evaluate, held))
+        return NotedRows(view, index, evaluate, dictionaries)
     columns = _order_values(view, index, held) if view.inner else None
-    return None if columns is None else NotedGroups(index, _plain_rows(columns))
-
-
-def _shown_rows(
-    view: MaintainedView, evaluate: Evaluate, held: Mapping[str, int]
-) -> Callable[[_Keys], tuple[pa.Table, np.ndarray]]:
-    """The rows of a view whose raw columns are variables in the words of keys, from these places on."""
-    import pyarrow as pa
-
-    columns = [_variable(view, str(raw.variable), held[str(raw.variable)]) for raw in view.definition.raw]
-
-    def rows(keys: _Keys) -> tuple[pa.Table, np.ndarray]:
-        raw = pa.RecordBatch.from_arrays([column(keys) for column in columns], schema=schema(view))
-        return sql_rows(view, evaluate, raw)
-
-    return rows
+    return None if columns is None else NotedGroups(view, index, _plain_rows(columns))
 
 
 def _plain_rows(columns: Mapping[str, Column]) -> Callable[[_Keys], tuple[pa.Table, np.ndarray]]:
@@ -142,7 +191,7 @@ def _plain_rows(columns: Mapping[str, Column]) -> Callable[[_Keys], tuple[pa.Tab
     return rows
 
 
-def _order_values(view: MaintainedView, index: RankedIndex, held: Mapping[str, int]) -> dict[str, Column] | None:
+def _order_values(view: MaintainedView, index: RankedIndex, held: Set[str]) -> dict[str, Column] | None:
     """What makes each column of a view from the words that its rows are ordered by; None if one is not in them."""
     columns: dict[str, Column] = {}
     asked = order_columns(view.definition, index.order)
@@ -150,7 +199,7 @@ def _order_values(view: MaintainedView, index: RankedIndex, held: Mapping[str, i
         return None
     for (name, _), one in zip(view.definition.columns, asked, strict=True):
         if one.variable is not None and one.variable in held:
-            columns[name] = _variable(view, one.variable, held[one.variable])
+            columns[name] = _variable(view, one.variable)
             continue
         term = None if one.variable is not None or one.raw is not None else index.order.terms[one.term]
         read = sums_in(one.term, term, one.type) if term is not None and term.form == "sum" else None
@@ -160,10 +209,9 @@ def _order_values(view: MaintainedView, index: RankedIndex, held: Mapping[str, i
     return columns
 
 
-def _variable(view: MaintainedView, variable: str, start: int) -> Column:
+def _variable(view: MaintainedView, variable: str) -> Column:
     codec = view.codecs[variable]
-    places = range(start, start + codec.words)
-    return lambda rows: codec.decode([np.ascontiguousarray(rows.keys[:, place]) for place in places])
+    return lambda rows: codec.decode(rows.words(variable))
 
 
 def _summed(read: Callable[[_Keys], list[Any]], type_: str) -> Column:
