@@ -287,11 +287,9 @@ def _words_at(program: RowProgram, gathered: AnyGathered, times: Sequence[str]) 
     if found is None:
         return None
     words, visible = found
-    return (
-        (words, tuples, weights)
-        if visible is None
-        else (picked_words(words, visible), tuples[visible], weights[visible])
-    )
+    if visible is not None:
+        words, tuples, weights = picked_words(words, visible), tuples[visible], weights[visible]
+    return words, tuples, weights
 
 
 def _joined_words(one: ChangedWords, other: ChangedWords) -> ChangedWords:
