@@ -154,7 +154,7 @@ def test_what_has_no_serialised_plan_is_refused_by_name(con):
 def test_what_duckdb_refuses_is_the_users_error_at_its_place(con):
     sql = "SELECT 'é',\n  nowhere FROM r"
     with pytest.raises(ProgrammingError, match="nowhere") as caught:
-        check_same_meaning(con, sql, sql)
+        check_same_meaning(con, sql, "SELECT 'é', a FROM r")
     assert caught.value.where == "line 2, column 3:   nowhere FROM r\n                    ^^^^^^^"
 
 
