@@ -81,20 +81,26 @@ def trace(term: Term, facts: Facts = NO_FACTS) -> list[tuple[str, Term]]:
 
 
 def _steps(term: Term, facts: Facts) -> Iterator[tuple[str, Term]]:
-    """All rules but the last run in rounds until a round changes nothing; then equal parts are shared.
+    """All rules but the last run in rounds until a round, from any rule on, changes nothing; then equal parts are shared.
 
     The rounds end. Joins are only removed or turned into stricter kinds, dependent ones go for good, and so do shared
     terms used once, orders, DISTINCTs and columns. Once these are stable a round moves conditions, of which there are
-    finitely many: `push_filters` moves them down only, and `close_transitively` adds what is not known there yet. The
-    bound on rounds is for terms whose conditions are known no more where they have moved; the rest is then left as is.
+    finitely many: `push_filters` moves them down only, and `close_transitively` adds what is not known there yet. Two
+    rules may undo each other's work: then a round ends with the term it began with. The bound on rounds is for terms
+    whose conditions are known no more where they have moved; the rest is then left as is.
     """
+    unchanged = 0  # The rules in a row, the last ones, that had nothing to do.
     for _ in range(MOST_ROUNDS):
         before = term
         for rule in RULES[:-1]:
             changed = _run(rule, term, facts)
+            unchanged += 1
             if changed != term:
                 yield rule.__name__, changed
+                unchanged = 0
             term = changed
+            if unchanged == len(RULES) - 1:
+                break
         if term == before:
             break
     changed = _run(RULES[-1], term, facts)
