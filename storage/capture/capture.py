@@ -146,14 +146,15 @@ class Capture:
         installed again or uninstalled.
         """
         problems = []
-        for captured in setup.booked(con, self.database):
-            oids = setup.intact(con, self.database, captured)
-            if oids:
-                oids = setup.renew_triggers(con, self.database, captured)
-                con.execute(
-                    f"UPDATE {delta_sql(self.database, captured)} SET tx = {NEVER} WHERE tx <> {NEVER}"
-                ).fetchall()
-                self._publish(captured, oids)
+        there = setup.intact(con, self.database, setup.booked(con, self.database))
+        trusted = {captured: triggers for captured, triggers in there.items() if triggers}
+        if trusted:
+            trusted |= setup.renew_triggers(con, self.database, trusted)
+            deltas = (delta_sql(self.database, captured) for captured in trusted)
+            con.execute(";".join(f"UPDATE {delta} SET tx = {NEVER} WHERE tx <> {NEVER}" for delta in deltas)).fetchall()
+        for captured in there:
+            if captured in trusted:
+                self._publish(captured, setup.oids_of(trusted[captured]))
             else:
                 problems.append(_untrusted(captured.table, "its triggers or columns are not those that were installed"))
                 self._captured[captured.table.key] = captured
@@ -191,8 +192,7 @@ class Capture:
             for table, columns in setup.resolve(con, self.database, wanted).items()
         }
         with unit(con, in_transaction):
-            others = setup.remove(con, self.database, list(wanted), kept=wider)
-            made = setup.make(con, self.database, names, others)
+            made = setup.make(con, self.database, names, kept=wider)
         for captured, oids in made.items():
             self._publish(captured, oids)
         fresh = [table for table in wanted if table.key not in wider]
@@ -266,7 +266,8 @@ class Capture:
         with unit(con, in_transaction):
             self._suspend(con, table)
             result = run(con, self.database, captured, statement, parameters, many)
-            made = setup.create_triggers(con, self.database, [captured])
+            named = setup.named_for(con, self.database)
+            made = setup.create_triggers(con, self.database, named, [captured])
             self._watch.remember(table, setup.oids_of(made[captured]))
         return result
 
@@ -287,9 +288,10 @@ class Capture:
         with unit(con, False):
             self._suspend(con, table)
             con.execute(statement).fetchall()
-            made = setup.create_triggers(con, self.database, [new])
+            named = setup.named_for(con, self.database)
+            made = setup.create_triggers(con, self.database, named, [new])
             setup.unbook(con, self.database, [new])
-            setup.book(con, self.database, made)
+            setup.book(con, self.database, named, made)
         self._forget(table)
         self._publish(new, setup.oids_of(made[new]))
 

@@ -62,6 +62,11 @@ def bookkeeping_sql(database: str) -> str:
     return table_sql(database, QualifiedName(SCHEMA, BOOKKEEPING))
 
 
+def booked_query(database: str) -> str:
+    """(number, schema, table, columns) of what is captured."""
+    return f"SELECT number, schema_name, table_name, columns FROM {bookkeeping_sql(database)}"
+
+
 def schema_ddl(database: str) -> list[str]:
     """The schema and the bookkeeping table, if they are not there."""
     return [
@@ -116,16 +121,19 @@ def tell(told: bool) -> str:
     return f"SET VARIABLE {OWN} = true" if told else f"RESET VARIABLE {OWN}"
 
 
-def drop_triggers_ddl(database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS) -> list[str]:
-    """DROP the named triggers of the table."""
-    return [f"DROP TRIGGER {name} ON {table_sql(database, table)}" for name in names]
+def drop_triggers_ddl(
+    database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS, *, if_exists: bool = False
+) -> list[str]:
+    """DROP the named triggers of the table, which is there."""
+    drop = "DROP TRIGGER IF EXISTS" if if_exists else "DROP TRIGGER"
+    return [f"{drop} {name} ON {table_sql(database, table)}" for name in names]
 
 
 def triggers_query(database: str) -> str:
     """(schema, table, name, oid, definition) of our triggers in the database."""
     return (
         "SELECT schema_name, table_name, trigger_name, trigger_oid, sql FROM duckdb_triggers() "
-        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS} ORDER BY trigger_name"
+        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS}"
     )
 
 
