@@ -160,8 +160,10 @@ def test_every_way_in(con: Any, capture: Capture) -> None:
 
 
 def test_a_connection_keeps_a_bounded_number_of_queries_prepared(con: Any) -> None:
-    for _ in range(2):
-        assert [ask(con, f"SELECT {i}") for i in range(150)] == [[(i,)] for i in range(150)]
+    assert [ask(con, f"SELECT {i}") for i in range(150)] == [[(i,)] for i in range(150)]
+    assert con.execute("SELECT count(*) FROM duckdb_prepared_statements()").fetchall() == [(0,)]
+    for i in range(150):
+        assert [ask(con, f"SELECT {i}") for _ in range(3)] == [[(i,)]] * 3
     assert con.execute("SELECT count(*) FROM duckdb_prepared_statements()").fetchall() == [(100,)]
 
 
