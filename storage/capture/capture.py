@@ -45,8 +45,10 @@ from sqlfront.storage.capture.trigger_sql import (
     Captured,
     QualifiedName,
     changed_query,
+    delta_name,
     delta_sql,
     drop_triggers_ddl,
+    filled_query,
     pending_query,
     take_statement,
     whose,
@@ -333,8 +335,12 @@ class Capture:
         within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> dict[QualifiedName, pa.Table]:
         """`pending` and `consume` in one statement for each changed table: cheaper, when they are wanted once. The rows
-        are read `within` a context of the caller's, if there are any."""
+        are read `within` a context of the caller's, if there are any. Where nobody has left changes, those of others
+        cost one query, however many tables there are."""
         chosen, found = self._chosen(tables), {}
+        if own is False and chosen:
+            filled = {name for (name,) in con.execute(filled_query(self.database)).fetchall()}
+            chosen = [captured for captured in chosen if delta_name(captured) in filled]
         changed = con.execute(changed_query(self.database, chosen, own)).fetchall() if chosen else []
         with within() if changed else nullcontext():
             for captured in chosen:

@@ -21,6 +21,7 @@ from sqlfront.storage.capture.trigger_sql import (
     booked_query,
     bookkeeping_sql,
     delta_ddl,
+    delta_name,
     delta_sql,
     drop_triggers_ddl,
     schema_ddl,
@@ -288,7 +289,7 @@ def intact(con: Any, database: str, captures: Sequence[Captured]) -> dict[Captur
         return {}
     query = f"SELECT number, triggers FROM {bookkeeping_sql(database)}"
     definitions = dict(con.execute(query).fetchall())
-    deltas = {captured: QualifiedName(SCHEMA, f"delta_{captured.number}") for captured in captures}
+    deltas = {captured: QualifiedName(SCHEMA, delta_name(captured)) for captured in captures}
     there = triggers(con, database, [captured.table for captured in captures])
     types = _types(con, database, [*there, *deltas.values()])
     found = {}

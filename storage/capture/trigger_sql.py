@@ -52,9 +52,14 @@ def table_sql(database: str, table: QualifiedName) -> str:
     return f"{quote(database)}.{table}"
 
 
+def delta_name(captured: Captured) -> str:
+    """The name of the delta table of a captured table."""
+    return f"delta_{captured.number}"
+
+
 def delta_sql(database: str, captured: Captured) -> str:
     """The delta table of a captured table."""
-    return table_sql(database, QualifiedName(SCHEMA, f"delta_{captured.number}"))
+    return table_sql(database, QualifiedName(SCHEMA, delta_name(captured)))
 
 
 def bookkeeping_sql(database: str) -> str:
@@ -96,7 +101,7 @@ def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
     says, but not after the file has another name; with the schema alone ("") under any name that the writer's USE says.
     """
     names = "".join(f", {quote(name)}" for name in captured.columns)
-    delta = QualifiedName(SCHEMA, f"delta_{captured.number}")
+    delta = QualifiedName(SCHEMA, delta_name(captured))
     into = f"INSERT INTO {table_sql(named_for, delta) if named_for else delta} "
     gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old WHERE {UNTOLD}"
     come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new WHERE {UNTOLD}"
@@ -150,9 +155,18 @@ def foreign_query(database: str, captures: Iterable[Captured]) -> str:
 
 def stored_query(database: str) -> str:
     """A row for each delta table: 0 if it stores committed rows, deleted ones included, else -1."""
+    return f"SELECT if(estimated_size > 0, 0, -1)::BIGINT FROM {_deltas(database)}"
+
+
+def filled_query(database: str) -> str:
+    """The names of the delta tables that store committed rows, deleted ones included."""
+    return f"SELECT table_name FROM {_deltas(database)} AND estimated_size > 0"
+
+
+def _deltas(database: str) -> str:
     return (
-        f"SELECT if(estimated_size > 0, 0, -1)::BIGINT FROM duckdb_tables() WHERE database_name = {literal(database)} "
-        f"AND schema_name = {literal(SCHEMA)} AND starts_with(table_name, 'delta_')"
+        f"duckdb_tables() WHERE database_name = {literal(database)} AND schema_name = {literal(SCHEMA)} "
+        "AND starts_with(table_name, 'delta_')"
     )
 
 
