@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ class Explanation:
     def nodes(self) -> list[Description]:
         return self.describe()
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
         that is only the first rows of its query, or reads what DuckDB computes: theory is about view trees."""
