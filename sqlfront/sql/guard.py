@@ -1,10 +1,10 @@
 """The guard: DuckDB itself confirms that the text we print means what the user wrote.
 
-Two texts with one parse tree mean the same. Other texts are planned by DuckDB without its optimizer, under the session's
-own settings, and the serialised plans must be equal. The plans hold every name, type, constant and order; positions in
-the text are taken out first. Plans that differ are compared once more in a normal form: a function's alias is the
-function, NOT stands inside IN and IS NULL. Texts without a serialised plan, such as those over a materialized view, must
-have one parse tree. Two trees of a small query cost half a millisecond, two plans about a millisecond.
+Two texts with one parse tree mean the same. Other texts are planned by DuckDB without its optimizer, under the
+session's own settings, and the serialised plans must be equal. The plans hold every name, type, constant and order;
+positions in the text are taken out first. Plans that differ are compared once more in a normal form: a function's alias
+is the function, NOT stands inside IN and IS NULL. Texts without a serialised plan, such as those over a materialized
+view, must have one parse tree. Two trees of a small query cost half a millisecond, two plans about a millisecond.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Shown:
 
 
 def check_same_meaning(con: Any, written: str, printed: str, shown: Shown | None = None) -> None:
-    """Raise unless DuckDB parses both texts alike, or plans them alike on a connection: in one statement, so that `now()`
-    is one constant.
+    """Raise unless DuckDB parses both texts alike, or plans them alike on a connection.
+
+    Two plans are made in one statement, so that `now()` is one constant.
 
     ProgrammingError where DuckDB refuses the text as written, NotSupportedError where it has no serialised plan,
     InternalError where the printed text means something else. A refused text with the printed text's tree passes: see

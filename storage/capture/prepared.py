@@ -1,5 +1,6 @@
-"""Queries that are asked again and again, prepared on each connection that asks one twice: planning takes most of a small
-one's time, and preparing one as much as asking it.
+"""Queries that are asked again and again, prepared on each connection that asks one twice.
+
+Planning takes most of a small query's time. To prepare one takes as long as to ask it.
 
 DuckDB plans a prepared query anew when the catalog has changed. One over tables with triggers it plans each time.
 """

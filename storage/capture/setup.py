@@ -49,8 +49,8 @@ def resolve(con: Any, database: str, tables: Mapping[QualifiedName, Collection[s
             raise NotSupportedError(f"schema {SCHEMA} is reserved", where=f"table {table}")
     # Two plain lists cost half of a join. A table's own row, of place 0, tells that it is no view.
     query = (
-        f"SELECT schema_name, table_name, column_name, column_index FROM duckdb_columns() WHERE {_among(database, tables)} "
-        "UNION ALL SELECT schema_name, table_name, '', 0 FROM duckdb_tables() "
+        "SELECT schema_name, table_name, column_name, column_index FROM duckdb_columns() "
+        f"WHERE {_among(database, tables)} UNION ALL SELECT schema_name, table_name, '', 0 FROM duckdb_tables() "
         f"WHERE {_among(database, tables)} AND NOT internal"
     )
     found: dict[QualifiedName, dict[int, str]] = {table: {} for table in tables}
@@ -119,7 +119,7 @@ def _is(database: str, table: QualifiedName) -> str:
 
 
 def _among(database: str, tables: Iterable[QualifiedName]) -> str:
-    """Whether a row is of one of the tables, or of one of the same name in another schema: DuckDB compares pairs slowly."""
+    """Whether a row is of one of the tables, or of one of that name in another schema: DuckDB compares pairs slowly."""
     names = ", ".join(sorted({literal(table.name) for table in tables}))
     return f"database_name = {literal(database)} AND table_name IN ({names})"
 
@@ -144,9 +144,7 @@ def make(
     return {captured: oids_of(there) for captured, there in found.items()}
 
 
-def create_triggers(
-    con: Any, database: str, named: str, captures: Sequence[Captured]
-) -> dict[Captured, list[Trigger]]:
+def create_triggers(con: Any, database: str, named: str, captures: Sequence[Captured]) -> dict[Captured, list[Trigger]]:
     """Create the three triggers of each table, whose bodies name the database `named_for`."""
     made = [statement for captured in captures for statement in trigger_ddl(database, captured, named)]
     found = triggers(con, database, [captured.table for captured in captures], after=made)
@@ -283,8 +281,10 @@ def _captures(rows: Iterable[tuple[Any, ...]]) -> list[Captured]:
 
 
 def intact(con: Any, database: str, captures: Sequence[Captured]) -> dict[Captured, list[Trigger]]:
-    """The triggers of each table if they and the column types are as installed (by an earlier process), else none; three
-    queries."""
+    """The triggers of each table if they and the column types are as installed (by an earlier process), else none.
+
+    Three queries.
+    """
     if not captures:
         return {}
     query = f"SELECT number, triggers FROM {bookkeeping_sql(database)}"
