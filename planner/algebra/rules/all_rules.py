@@ -120,7 +120,7 @@ def trace(term: Term, facts: Facts = NO_FACTS) -> list[tuple[str, Term]]:
 
 
 def _steps(term: Term, facts: Facts) -> Iterator[tuple[str, Term]]:
-    """All rules but the last run in rounds until a round, from any rule on, changes nothing. Equal parts are shared then.
+    """All rules but the last run in rounds until none has anything to do. Equal parts are shared then.
 
     The rounds end. Joins are only removed or turned into stricter kinds, dependent ones go for good, and so do shared
     terms used once, orders, DISTINCTs and columns. Once these are stable a round moves conditions, of which there are
