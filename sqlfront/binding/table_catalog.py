@@ -168,8 +168,8 @@ class DuckDBCatalog:
     def _only_key(self, table: str) -> str | None:
         """The column of a table's primary key; None if it has several, or there may be other constraints."""
         if self.columns(table) and set(_CONSTRAINT.findall(self._relations[table].sql)) == {"PRIMARY KEY"}:
-            first, *others = self._primary[table] or [None]
-            return None if others else first
+            key = self._primary[table]
+            return key[0] if len(key) == 1 else None
         return None
 
     def _read_constraints(self, tables: Sequence[str]) -> None:

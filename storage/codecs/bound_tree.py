@@ -59,7 +59,7 @@ def bind(columns: Mapping[str, str], expressions: Sequence[str], settings: Setti
         found = _together(declared, expressions, settings)
         if found is None and len(expressions) > 1:
             return [one[0] if (one := _together(declared, [each], settings)) else None for each in expressions]
-    return list(found or [None] * len(expressions))
+    return [*found] if found is not None else [None for _ in expressions]
 
 
 def _together(declared: str, expressions: Sequence[str], settings: Settings) -> list[Bound] | None:
