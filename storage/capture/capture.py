@@ -126,6 +126,11 @@ class Capture:
         return self._watch.alone
 
     @property
+    def looked(self) -> bool:
+        """Whether somebody has looked for triggers since there may be new ones."""
+        return self._watch.looked
+
+    @property
     def untold(self) -> bool:
         """Whether there were writes, since the last look, that our triggers have not told."""
         return self._watch.untold
@@ -136,7 +141,7 @@ class Capture:
 
     def note_ddl(self) -> None:
         """There may be new triggers: look before RETURNING is trusted again."""
-        self._watch.alone = False
+        self._watch.alone = self._watch.looked = False
 
     # -- set up and tear down
 
