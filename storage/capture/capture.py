@@ -154,7 +154,9 @@ class Capture:
         """
         problems = []
         there = setup.intact(con, self.database, setup.booked(con, self.database))
-        trusted: dict[Captured, Sequence[setup.Trigger]] = {one: triggers for one, triggers in there.items() if triggers}
+        trusted: dict[Captured, Sequence[setup.Trigger]] = {
+            one: triggers for one, triggers in there.items() if triggers
+        }
         if trusted:
             trusted |= setup.renew_triggers(con, self.database, trusted)
             deltas = (delta_sql(self.database, captured) for captured in trusted)

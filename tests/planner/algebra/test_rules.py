@@ -10,6 +10,7 @@ import pytest
 
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.row_facts import Facts, ForeignKey, keys_of, never_null
+from sqlfront.planner.algebra.rules import all_rules
 from sqlfront.planner.algebra.rules.all_rules import OPERATORS, RULES, WITH_FACTS, normalise, trace
 from sqlfront.planner.algebra.rules.unnest_dependent_joins import unnest_dependent_joins
 from sqlfront.planner.algebra.terms import Aggregate, Join, Term, free_columns
@@ -86,6 +87,21 @@ def test_a_rule_leaves_a_term_without_its_operators_as_it_is() -> None:
                 assert changed == part, rule.__name__
                 passed[rule.__name__] += 1
     assert passed.keys() == {rule.__name__ for rule in OPERATORS} and min(passed.values()) > 100
+
+
+def test_a_rule_does_not_run_twice_on_one_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[object, Term]] = []
+    run = all_rules._run
+
+    def noted(rule: all_rules.Rule, term: Term, *given: object) -> Term:
+        ran.append((rule, term))
+        return run(rule, term, *given)
+
+    monkeypatch.setattr(all_rules, "_run", noted)
+    for term in (example() for examples in EXAMPLES.values() for example in examples):
+        ran.clear()
+        last = [changed for _, changed in trace(term, FACTS)][-1:] or [term]
+        assert sum(one == last[0] for _, one in ran) <= len(RULES), term
 
 
 def is_dependent(term: Term) -> bool:
