@@ -184,7 +184,7 @@ class Capture:
         this returns: the capture is complete from then on. Waits up to `patience` seconds for
         transactions older than the triggers (a wider capture need not: DuckDB fails the older ones,
         as their delta table is gone). In an open transaction it cannot wait: after COMMIT the caller
-        runs `settle`, after ROLLBACK `reload`. About a dozen statements, whatever the number of tables.
+        runs `settle`, after ROLLBACK `reload`. Nine calls of DuckDB for new tables, however many.
 
         Errors: ProgrammingError (no such table or column), NotSupportedError (not a plain table),
         OperationalError (unread changes in the way of a wider capture, or older transactions).
