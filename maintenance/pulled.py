@@ -42,7 +42,7 @@ class PulledRelations:
         engine, subscribers = self._engine, self._engine.subscribers
         feeding = subscribers.feeding()
         readers: dict[str, list[Node]] = {name: [] for name, _ in feeding}
-        for node in engine.nodes.values():
+        for node in engine.nodes.values() if readers else ():
             for name in node.relations & readers.keys():
                 readers[name].append(node)
         feeders = Counter(node.name for _, nodes in feeding for node in nodes)

@@ -48,7 +48,8 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
             if statement.kind in _RENAMES:  # Afterwards: it may have looked names up itself before it changed them.
                 session.database.forget_names()  # Of all sessions: a setting may be one for all.
                 session.database.capture.note_ddl()
-                forget_settings()
+                if statement.kind != "ddl" or statement.object not in _NAME_NO_QUERY - {"schema"}:  # It may be a path.
+                    forget_settings()
             if _may_define(statement):
                 session.database.definitions += 1
                 if session.transaction is not None:

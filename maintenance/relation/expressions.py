@@ -29,7 +29,7 @@ _MOST_OPERATIONS = 1000
 
 
 class Expressions:
-    """Translates the computed items of one relation; asks DuckDB once for each expression."""
+    """Translates the computed items of one relation; asks DuckDB about each expression once."""
 
     def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries) -> None:
         self._columns, self._dictionaries = columns, dictionaries
@@ -39,7 +39,12 @@ class Expressions:
         """The program of all these items, not yet placed; None if there are none, or one has to be left to DuckDB."""
         texts = [(item_sql(item), item.settings) for item in items]
         types = {column.name: column.type for column in self._columns}
-        self._bound = {text: self._bound[text] if text in self._bound else bind(types, *text) for text in texts}
+        self._bound = {text: self._bound[text] for text in texts if text in self._bound}
+        new = dict.fromkeys(text for text in texts if text not in self._bound)
+        for settings in dict.fromkeys(settings for _, settings in new):
+            asked = [text for text, under in new if under == settings]
+            found = bind(types, asked, settings)
+            self._bound |= {(text, settings): bound for text, bound in zip(asked, found, strict=True)}
         if not items or None in self._bound.values():
             return None
         made = Computation(self._columns, self._dictionaries)

@@ -70,6 +70,7 @@ class Registers:
     def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries) -> None:
         self._columns, self._dictionaries = columns, dictionaries
         self._pinned: dict[str, int] = {}
+        self._loaded: dict[tuple[int, int | None], int] = {}
         self.operations: dict[tuple[int, ...], int] = {}
         self.patterns: list[tuple[bytes, ...]] = []
         self.reads: list[Column] = []
@@ -155,6 +156,11 @@ class Registers:
 
     def _load(self, number: int, word: int | None = None) -> int:
         """A column's only word, or the number that it has in two; or this `word` of it."""
+        if (number, word) not in self._loaded:
+            self._loaded[number, word] = self._load_anew(number, word)
+        return self._loaded[number, word]
+
+    def _load_anew(self, number: int, word: int | None) -> int:
         column = self._columns[number]
         try:
             codec = codec_for(column.type, self._dictionaries)

@@ -124,7 +124,7 @@ class MaintainedView:
     @property
     def relations(self) -> set[str]:
         own = {source.relation.name for source in self.sources.values()}
-        return own.union(*(branch.relations for branch in self.branches))
+        return own.union(*(branch.relations for branch in self.branches)) if self.branches else own
 
     @property
     def all_sources(self) -> list[Source]:

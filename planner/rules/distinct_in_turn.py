@@ -38,7 +38,7 @@ _ONE_WORD = {
 def plan_in_turn(definition: Definition, weights: Weights) -> Plan | None:
     """The leaves of the tables, and how a read finds the distinct rows; None if the view is not DISTINCT rows, is
     free-connex by equalities, or has no pair of tables around which the others are partners. O(atoms^3)."""
-    if not _shows_variables(definition) or definition.outer_atoms or definition.orders or definition.limit is not None:
+    if not shows_variables(definition) or definition.outer_atoms or definition.orders or definition.limit is not None:
         return None
     edges, witness = hypergraph(definition), None
     if not definition.comparisons:
@@ -93,7 +93,7 @@ def _turns(definition: Definition, outer: Atom, inner: Atom) -> Turns | None:
     )
 
 
-def _shows_variables(definition: Definition) -> bool:
+def shows_variables(definition: Definition) -> bool:
     """Whether a view is distinct rows of variables: of DISTINCT, or of GROUP BY without aggregates."""
     groups = definition.mode == "group" and not definition.scalar and definition.windows is None
     return definition.mode == "set" or (groups and all(raw.kind == "variable" for raw in definition.raw))

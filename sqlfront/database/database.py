@@ -55,6 +55,7 @@ class Database:
 
         self.path, self.file, self.config = path, os.path.realpath(path), dict(config or {})
         duckdb_config, own = split_config(self.config)
+        self.macros: dict[str, str] | None = {} if self.in_memory or not os.path.exists(self.file) else None
         self._root = duckdb.connect(path, config=duckdb_config)
         self.progress = Progress(lambda: self.engine.machine.scanned, wanted=own["sqlfront_progress"])
         [(self.name, self.read_only)] = self._root.execute(
@@ -76,7 +77,6 @@ class Database:
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
-        self.macros: dict[str, str] | None = {} if self.in_memory else None
         self.revision = self.definitions = 0  # definitions grows when plain views or macros may have been defined.
         self.unseen: set[int] = set()  # Sessions (their id) that may have written past capture since they last looked.
         self.is_alone = self.in_memory  # Whether nobody but our sessions can write: no other way leads to the memory.

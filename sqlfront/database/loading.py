@@ -190,5 +190,5 @@ def load_rows(con: Any, database: str, relation: Relation) -> Iterator[pa.Record
 
 def count_rows(con: Any, database: str, relation: Relation) -> int:
     """How many rows `load_rows` will give."""
-    [(count,)] = con.sql(f"SELECT COUNT(*) FROM {quote(database)}.{relation.name}").fetchall()
+    [(count,)] = con.execute(f"SELECT count(*) FROM {quote(database)}.{relation.name}").fetchall()
     return int(count)

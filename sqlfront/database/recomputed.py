@@ -14,14 +14,14 @@ from sqlglot import exp
 
 from sqlfront.binding.freeze import with_database
 from sqlfront.binding.ties import with_deviations, with_guards, without_ties
-from sqlfront.database.unpruned import unpruned
+from sqlfront.database.unpruned import is_pruned, unpruned
 from sqlfront.database.view_time import value_at, view_clock
 from sqlfront.planner.algebra.clock import FUNCTIONS
 from sqlfront.planner.model.computed_rows import TemporalRows
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.raw_column import statistics_of
 from sqlfront.sql import trees
-from sqlfront.sql.dialect import parse_one
+from sqlfront.sql.dialect import parse_one, printed
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
@@ -34,7 +34,9 @@ def recomputed(database: Database, entry: ViewEntry) -> str:
     """DuckDB SQL for the rows of a view, to be run under the settings `entry.settled`."""
     blocks = [entry.definition, *(block for _, block in entry.definition.own_blocks)]
     deviating = any(statistics_of(block.raw) for block in blocks)
-    return unpruned(database, _at_time(database, entry, _recomputed(entry.select, database.name, deviating)))
+    tree, text = _recomputed(entry.select, database.name, deviating)
+    now = _at_time(database, entry, tree)
+    return text if now is tree and text else unpruned(database, now)
 
 
 def sums_floats(definition: Definition) -> bool:
@@ -68,10 +70,12 @@ def _computed_types(definition: Definition) -> Iterator[str]:
 
 
 @lru_cache(64)
-def _recomputed(select: str, database: str, deviating: bool) -> exp.Expr:
-    """A view's query as DuckDB is to compute it, statistics from deviations if asked. Nobody may change the tree."""
+def _recomputed(select: str, database: str, deviating: bool) -> tuple[exp.Expr, str]:
+    """A view's query as DuckDB is to compute it, statistics from deviations if asked. Nobody may change the tree. With
+    its text, empty where that is still to be `unpruned`."""
     tree = with_database(parse_one(select), database)
-    return with_guards(without_ties(with_deviations(tree) if deviating else tree))
+    tree = with_guards(without_ties(with_deviations(tree) if deviating else tree))
+    return tree, "" if is_pruned(tree) else printed(tree)
 
 
 def _at_time(database: Database, entry: ViewEntry, tree: exp.Expr) -> exp.Expr:

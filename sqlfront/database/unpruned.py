@@ -24,7 +24,7 @@ def unpruned(database: Database, query: exp.Expr) -> str:
     """
     import duckdb
 
-    if not _numbers(query, inner=True):
+    if not is_pruned(query):
         return printed(query)
     everywhere, outermost = _hidden(query, inner=True), _hidden(query, inner=False)
     with database.cursor() as con:  # An error would abort a transaction of the user's.
@@ -35,6 +35,11 @@ def unpruned(database: Database, query: exp.Expr) -> str:
                 continue
             return text
     return printed(query)
+
+
+def is_pruned(query: exp.Expr) -> bool:
+    """Whether the pruner may take part in a query."""
+    return bool(_numbers(query, inner=True))
 
 
 def _hidden(query: exp.Expr, *, inner: bool) -> str:

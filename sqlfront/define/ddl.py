@@ -141,10 +141,11 @@ def _stored_view(
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
     """Drop a materialized view and what only it needed; with CASCADE, the views that read it too."""
     with database.lock:
-        key = locate(database, con, name.parts, temporary=False)
-        if if_exists and key not in database.views and key not in database.unbuilt:
+        key = locate(database, con, name.parts, temporary=False) or ("", "")
+        found = database.views.get(key) or database.unbuilt.get(key)
+        if found is None and if_exists:
             return
-        view = database.unbuilt.get(key or ("", "")) or database.view(con, name.parts)
+        view = found or database.view(con, name.parts)
         if not cascade:
             _refuse_dependents(database, view)
         with dropping(database, con, [view, *database.dependents(view)]):
@@ -168,12 +169,13 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
     Refused when a source does not keep its rows. If it fails half-way, the views not yet rebuilt raise until REFRESH.
     """
     with database.lock:
-        unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
+        key = locate(database, con, name.parts, temporary=False) or ("", "")
+        unbuilt = database.unbuilt.get(key)
         if unbuilt is not None:
             bound = bind_stored(EngineCatalog(database, con), con, unbuilt)
             put_in_place(database, con, draft(database, unbuilt, bound), bound, unbuilt)
             return
-        entry = database.view(con, name.parts)
+        entry = database.views.get(key) or database.view(con, name.parts)
         refuse_passed(database, entry)
         _rebuild_group(database, con, entry)
 

@@ -64,5 +64,5 @@ def _query(database: Database, con: Any, view: StoredView, query: str) -> str:
             con.execute(f"EXPLAIN {query}").fetchall()
     except duckdb.Error as error:
         message = f"materialized view {shown(view.name)} cannot be computed: {str(error).splitlines()[0]}"
-        return refusing(columns_of(database, con, view), message)
+        return refusing(columns_of(database, con, [view])[view.name.key], message)
     return query

@@ -108,9 +108,14 @@ def restore(database: Database, adopt: Adopt | None = None) -> None:
         reserve_epochs(database)  # From here on no snapshot fits the file.
     database.replaying = True
     missing = [view for view in views if not adopted or view.scan not in adopted]
+    columns = {}
+    if missing:
+        from sqlfront.database.stored_views import columns_of
+
+        columns = columns_of(database, con, missing)
     for number, view in enumerate(missing, 1):
         with database.progress.watch(f"rebuilding {number} of {len(missing)} views, {view.name.name}"):
-            _restore_view(database, con, view)
+            _restore_view(database, con, view, columns[view.name.key])
     database.replaying = False
     for table in database.change_tables.values():
         if table.durable:
@@ -184,12 +189,12 @@ def _stored_view(present: Mapping[str, str], row: tuple[Any, ...]) -> StoredView
     return StoredView(QualifiedName(schema, view), written, query, json.loads(options), names, scan, settings)
 
 
-def _restore_view(database: Database, con: Any, view: StoredView) -> None:
-    from sqlfront.database.stored_views import columns_of, forget_view, store_view
+def _restore_view(database: Database, con: Any, view: StoredView, columns: tuple[tuple[str, str], ...]) -> None:
+    """Build a view anew. `columns` are those of its DuckDB view, which is made anew if they are not the view's."""
+    from sqlfront.database.stored_views import forget_view, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view
 
-    columns = columns_of(database, con, view)
     try:
         with translated(None):
             entry = build_view(database, con, view)

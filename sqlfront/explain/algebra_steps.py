@@ -12,7 +12,7 @@ from sqlfront.planner.algebra.printed import lines
 from sqlfront.planner.algebra.rules.all_rules import trace
 from sqlfront.planner.algebra.terms import Term
 from sqlfront.sql.dialect import parse_query, printed
-from sqlfront.sql.guard import Shown, check_same_meaning
+from sqlfront.sql.guard import Shown, check_accepted, check_same_meaning
 
 
 def algebra_steps(database: Database, con: Any, query: str, statement: str, offset: int) -> list[tuple[str, str]]:
@@ -21,7 +21,9 @@ def algebra_steps(database: Database, con: Any, query: str, statement: str, offs
     Raises ProgrammingError for a query that DuckDB refuses, NotSupportedError for one that the algebra does not have.
     """
     tree = parse_query(query, statement, offset)
-    check_same_meaning(con, query, printed(tree), Shown(statement, offset))
+    shown = Shown(statement, offset)
+    check_same_meaning(con, query, printed(tree), shown)
+    check_accepted(con, query, shown)
     catalog = EngineCatalog(database, con)
     bound = bind_query(tree, statement, con, catalog)
     steps = [("as written", bound.term), *trace(bound.term, facts_of(catalog))]

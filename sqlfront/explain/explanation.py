@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from sqlfront.planner.model.bound import between_rows
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding, spell_path
+from sqlfront.planner.rules.distinct_in_turn import shows_variables
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, table_name
 from sqlfront.sql.name_parts import split_name
@@ -67,7 +68,7 @@ class Explanation:
     def nodes(self) -> list[Description]:
         return self.describe()
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
         that is only the first rows of its query, or reads what DuckDB computes: theory is about view trees."""
@@ -361,7 +362,9 @@ def _rewrites(database: Database, con: Any, query: str, definition: Definition, 
     found = find_rewrites(
         query, definition, plan, lambda sql: _planned(database, con, sql)[1].plan, lambda table: table not in fixed
     )
-    return found if takes_linear_space(plan) else (*found, *_without_combinations(database, con, query))
+    # Only distinct rows are found in turn. A query whose DISTINCT became blocks is one of distinct rows without them.
+    may_turn = not takes_linear_space(plan) and (shows_variables(definition) or definition.derived)
+    return (*found, *_without_combinations(database, con, query)) if may_turn else found
 
 
 def _without_combinations(database: Database, con: Any, query: str) -> Iterator[Rewrite]:

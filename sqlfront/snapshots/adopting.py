@@ -131,8 +131,10 @@ def _restored(
         for view in views:
             if view.scan in kept:
                 _make_empty(database, con, view, kept[view.scan])
-    for view in (view for view in views if view.scan in kept):
-        if columns_of(database, con, view) != database.views[view.name.key].definition.columns:
+    adopted = [view for view in views if view.scan in kept]
+    columns = columns_of(database, con, adopted)
+    for view in adopted:
+        if columns[view.name.key] != database.views[view.name.key].definition.columns:
             raise _refused(f"view {shown(view.name)} has other columns")
     unchecked = Unchecked(database, file)
     engine.adopt(state, file.read, unchecked.mapped, unchecked.check)

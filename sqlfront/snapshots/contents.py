@@ -70,13 +70,17 @@ def open_log(path: Path, relations: Described, size: int, end: int = 0) -> Epoch
 
 
 def sums(con: Any, relations: Described) -> dict[str, Sum]:
-    """What relations hold in the file, as the transaction of `con` sees it."""
-    sources, found = dict(_sources(con)), dict[str, Sum]()
+    """What relations hold in the file, as the transaction of `con` sees it. One query for all of them."""
+    sources, parts = dict(_sources(con)), list[tuple[str, str]]()
     for name, described in relations.items():
         if name not in sources:
             raise _unproved(f"changes of {name} are not captured any more")
-        found[name] = _total(_sum(con, part.table, part.weight, described, part.columns) for part in sources[name])
-    return found
+        parts += [(name, _sum_query(part.table, part.weight, described, part.columns)) for part in sources[name]]
+    numbered = (f"SELECT {number}, * FROM ({query})" for number, (_, query) in enumerate(parts))
+    found: dict[str, list[Sum]] = {name: [] for name in relations}
+    for number, rows, total in con.execute(" UNION ALL ".join(numbered)).fetchall() if parts else ():
+        found[parts[number][0]].append((int(rows), int(total)))
+    return {name: _total(sums) for name, sums in found.items()}
 
 
 def changes_since(con: Any, relations: Described, records: Sequence[Record]) -> tuple[dict[str, pa.Table], int]:
@@ -147,14 +151,18 @@ def _given(con: Any, rows: pa.Table) -> Iterator[None]:
 
 
 def _sum(con: Any, table: str, weight: str, described: Mapping[str, Any], columns: Mapping[str, str]) -> Sum:
-    """What rows hold, `columns` being the SQL of columns by their names, casefolded."""
+    """What rows hold: see `_sum_query`."""
+    [(rows, total)] = con.execute(_sum_query(table, weight, described, columns)).fetchall()
+    return int(rows), int(total)
+
+
+def _sum_query(table: str, weight: str, described: Mapping[str, Any], columns: Mapping[str, str]) -> str:
+    """SQL for what rows hold, `columns` being the SQL of columns by their names, casefolded."""
     types = dict(described["columns"])
     values = ", ".join(exact(columns[name.casefold()], types[name]) for name in described["read"])
     # Hashed twice: the hash of several values is a linear function of that of the last.
     hashed = f"hash(hash({values}))::HUGEINT" if values else "0::HUGEINT"
-    query = f"SELECT coalesce(sum({weight}), 0), coalesce(sum({weight} * {hashed}), 0) FROM {table}"
-    [(rows, total)] = con.execute(query).fetchall()
-    return int(rows), int(total)
+    return f"SELECT coalesce(sum({weight}), 0), coalesce(sum({weight} * {hashed}), 0) FROM {table}"
 
 
 def _total(sums: Iterable[Sum]) -> Sum:

@@ -65,8 +65,8 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _captures(con: Any, name: str, lines: list[str]) -> Iterator[str]:
     """Add a line for each captured table with changes that wait; the tables whose changes may have been missed."""
-    for captured in setup.booked(con, name):
-        if not setup.intact(con, name, captured):
+    for captured, triggers in setup.intact(con, name, setup.booked(con, name)).items():
+        if not triggers:
             lines.append(f"table {captured.table}: changes may have been missed; its triggers are not ours any more")
             yield str(captured.table)
             continue

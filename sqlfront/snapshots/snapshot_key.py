@@ -7,6 +7,7 @@ import hashlib
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from sqlfront.database.database import SCHEMA
 from sqlfront.storage.canonical_text import digest
 from sqlfront.storage.capture import setup
-from sqlfront.storage.capture.trigger_sql import delta_sql, table_sql
+from sqlfront.storage.capture.trigger_sql import Captured, delta_sql, table_sql
 from sqlfront.storage.native.native_file import fingerprint_of
 
 _HERE = Path(__file__).parents[1]
@@ -47,40 +48,44 @@ def key_of(path: str, con: Any) -> dict[str, Any]:
     import duckdb
 
     tables = con.execute(f"SELECT * FROM {SCHEMA}.change_tables ORDER BY ALL").fetchall()
+    [(name,)] = con.execute("SELECT current_database()").fetchall()
+    captures = setup.booked(con, name)
     return {
         "code": code_fingerprint(),
         "duckdb": duckdb.__version__,
         "byteorder": sys.byteorder,
         "file": file_identity(path),
-        "rows": settled_rows(con),
-        "declared": declared_tables(con),
+        "rows": settled_rows(con, name, captures),
+        "declared": declared_tables(con, name, captures),
         "change tables": digest(tables),
     }
 
 
-def settled_rows(con: Any) -> dict[str, int | None]:
-    """How many rows each captured table has, without the changes that wait to be taken in; None if it is gone."""
+def settled_rows(con: Any, database: str, captures: Sequence[Captured]) -> dict[str, int | None]:
+    """How many rows each captured table has, without the changes that wait to be taken in; None if it is gone. One
+    query, and one for each table if one is gone."""
     import duckdb
 
-    [(name,)] = con.execute("SELECT current_database()").fetchall()
-    found = dict[str, int | None]()
-    for captured in setup.booked(con, name):
-        table, delta = table_sql(name, captured.table), delta_sql(name, captured)
-        query = f"SELECT (SELECT count(*) FROM {table}) - (SELECT coalesce(sum(w), 0) FROM {delta})"
-        try:
-            found[str(captured.table)] = int(con.execute(query).fetchall()[0][0])
-        except duckdb.CatalogException:
-            found[str(captured.table)] = None
-    return found
+    counts = (
+        f"SELECT {number}, (SELECT count(*) FROM {table_sql(database, captured.table)}) "
+        f"- (SELECT coalesce(sum(w), 0) FROM {delta_sql(database, captured)})"
+        for number, captured in enumerate(captures)
+    )
+    try:
+        found = dict(con.execute(" UNION ALL ".join(counts)).fetchall()) if captures else {}
+    except duckdb.CatalogException:
+        if len(captures) == 1:
+            return {str(captures[0].table): None}
+        return {name: rows for one in captures for name, rows in settled_rows(con, database, [one]).items()}
+    return {str(captured.table): int(found[number]) for number, captured in enumerate(captures)}
 
 
-def declared_tables(con: Any) -> dict[str, str]:
+def declared_tables(con: Any, database: str, captures: Iterable[Captured]) -> dict[str, str]:
     """How each captured table is declared, on which plans rest: a hash of its constraints, and of the types and
     collations of the columns that are captured. Other columns may come, and defaults may change."""
-    [(name,)] = con.execute("SELECT current_database()").fetchall()
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for query in _DECLARED:
-        for schema, table, *fact in con.execute(query, [name]).fetchall():
+        for schema, table, *fact in con.execute(query, [database]).fetchall():
             found[schema, table].append(fact)
     return {
         str(captured.table): digest(
@@ -90,7 +95,7 @@ def declared_tables(con: Any) -> dict[str, str]:
                 if fact[0] != "column" or fact[1] in captured.columns
             ]
         )
-        for captured in setup.booked(con, name)
+        for captured in captures
     }
 
 

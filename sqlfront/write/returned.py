@@ -22,7 +22,7 @@ from sqlfront.database.durable import log_epoch
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import Key, captured_table
-from sqlfront.database.transactions import Transaction, apply_first, rollback
+from sqlfront.database.transactions import Transaction, apply_first, catch_up, rollback
 from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.statements import PassThrough
@@ -209,7 +209,10 @@ def write_few(session: Session, relation: Relation, telling: Telling) -> int | N
 
 def told_relation(session: Session, key: Key) -> Relation | None:
     """The relation of a captured table whose writes may tell their changes themselves: no trigger changes more."""
-    return captured_relation(session, key) if session.database.capture.alone else None
+    database = session.database
+    if not database.capture.looked and session.transaction is None:
+        catch_up(database)  # It looks for triggers with one query; the triggers' way would take a dozen.
+    return captured_relation(session, key) if database.capture.alone else None
 
 
 def captured_relation(session: Session, key: Key) -> Relation | None:

@@ -45,8 +45,10 @@ from sqlfront.storage.capture.trigger_sql import (
     Captured,
     QualifiedName,
     changed_query,
+    delta_name,
     delta_sql,
     drop_triggers_ddl,
+    filled_query,
     pending_query,
     take_statement,
     whose,
@@ -124,6 +126,11 @@ class Capture:
         return self._watch.alone
 
     @property
+    def looked(self) -> bool:
+        """Whether somebody has looked for triggers since there may be new ones."""
+        return self._watch.looked
+
+    @property
     def untold(self) -> bool:
         """Whether there were writes, since the last look, that our triggers have not told."""
         return self._watch.untold
@@ -134,7 +141,7 @@ class Capture:
 
     def note_ddl(self) -> None:
         """There may be new triggers: look before RETURNING is trusted again."""
-        self._watch.alone = False
+        self._watch.alone = self._watch.looked = False
 
     # -- set up and tear down
 
@@ -146,14 +153,17 @@ class Capture:
         installed again or uninstalled.
         """
         problems = []
-        for captured in setup.booked(con, self.database):
-            oids = setup.intact(con, self.database, captured)
-            if oids:
-                oids = setup.renew_triggers(con, self.database, captured)
-                con.execute(
-                    f"UPDATE {delta_sql(self.database, captured)} SET tx = {NEVER} WHERE tx <> {NEVER}"
-                ).fetchall()
-                self._publish(captured, oids)
+        there = setup.intact(con, self.database, setup.booked(con, self.database))
+        trusted: dict[Captured, Sequence[setup.Trigger]] = {
+            one: triggers for one, triggers in there.items() if triggers
+        }
+        if trusted:
+            trusted |= setup.renew_triggers(con, self.database, trusted)
+            deltas = (delta_sql(self.database, captured) for captured in trusted)
+            con.execute(";".join(f"UPDATE {delta} SET tx = {NEVER} WHERE tx <> {NEVER}" for delta in deltas)).fetchall()
+        for captured in there:
+            if captured in trusted:
+                self._publish(captured, setup.oids_of(trusted[captured]))
             else:
                 problems.append(_untrusted(captured.table, "its triggers or columns are not those that were installed"))
                 self._captured[captured.table.key] = captured
@@ -174,7 +184,7 @@ class Capture:
         this returns: the capture is complete from then on. Waits up to `patience` seconds for
         transactions older than the triggers (a wider capture need not: DuckDB fails the older ones,
         as their delta table is gone). In an open transaction it cannot wait: after COMMIT the caller
-        runs `settle`, after ROLLBACK `reload`. About a dozen statements, whatever the number of tables.
+        runs `settle`, after ROLLBACK `reload`. Nine calls of DuckDB for new tables, however many.
 
         Errors: ProgrammingError (no such table or column), NotSupportedError (not a plain table),
         OperationalError (unread changes in the way of a wider capture, or older transactions).
@@ -191,8 +201,7 @@ class Capture:
             for table, columns in setup.resolve(con, self.database, wanted).items()
         }
         with unit(con, in_transaction):
-            others = setup.remove(con, self.database, list(wanted), kept=wider)
-            made = setup.make(con, self.database, names, others)
+            made = setup.make(con, self.database, names, kept=wider)
         for captured, oids in made.items():
             self._publish(captured, oids)
         fresh = [table for table in wanted if table.key not in wider]
@@ -266,7 +275,8 @@ class Capture:
         with unit(con, in_transaction):
             self._suspend(con, table)
             result = run(con, self.database, captured, statement, parameters, many)
-            made = setup.create_triggers(con, self.database, [captured])
+            named = setup.named_for(con, self.database)
+            made = setup.create_triggers(con, self.database, named, [captured])
             self._watch.remember(table, setup.oids_of(made[captured]))
         return result
 
@@ -287,9 +297,10 @@ class Capture:
         with unit(con, False):
             self._suspend(con, table)
             con.execute(statement).fetchall()
-            made = setup.create_triggers(con, self.database, [new])
+            named = setup.named_for(con, self.database)
+            made = setup.create_triggers(con, self.database, named, [new])
             setup.unbook(con, self.database, [new])
-            setup.book(con, self.database, made)
+            setup.book(con, self.database, named, made)
         self._forget(table)
         self._publish(new, setup.oids_of(made[new]))
 
@@ -331,8 +342,12 @@ class Capture:
         within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> dict[QualifiedName, pa.Table]:
         """`pending` and `consume` in one statement for each changed table: cheaper, when they are wanted once. The rows
-        are read `within` a context of the caller's, if there are any."""
+        are read `within` a context of the caller's, if there are any. Where nobody has left changes, those of others
+        cost one query, however many tables there are."""
         chosen, found = self._chosen(tables), {}
+        if own is False and chosen:
+            filled = {name for (name,) in con.execute(filled_query(self.database)).fetchall()}
+            chosen = [captured for captured in chosen if delta_name(captured) in filled]
         changed = con.execute(changed_query(self.database, chosen, own)).fetchall() if chosen else []
         with within() if changed else nullcontext():
             for captured in chosen:

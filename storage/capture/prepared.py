@@ -1,4 +1,6 @@
-"""Queries that are asked again and again, prepared once on each connection: planning takes most of a small one's time.
+"""Queries that are asked again and again, prepared on each connection that asks one twice.
+
+Planning takes most of a small query's time. To prepare one takes as long as to ask it.
 
 DuckDB plans a prepared query anew when the catalog has changed. One over tables with triggers it plans each time.
 """
@@ -9,18 +11,21 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_MOST = 100  # Queries that a connection keeps prepared; the oldest makes room.
+_MOST = 100  # Queries that a connection remembers; the oldest makes room.
 _numbers = count()
-_names: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+_names: WeakKeyDictionary[Any, dict[str, str | None]] = WeakKeyDictionary()
 
 
 def ask(con: Any, query: str) -> list[Any]:
     """The rows of a query without parameters."""
     names = _names.setdefault(con, {})
-    name = names.get(query)
+    if query not in names:
+        if len(names) == _MOST and (oldest := names.pop(next(iter(names)))) is not None:
+            con.execute(f"DEALLOCATE {oldest}")
+        names[query] = None
+        return list(con.execute(query).fetchall())
+    name = names[query]
     if name is None:
-        if len(names) == _MOST:
-            con.execute(f"DEALLOCATE {names.pop(next(iter(names)))}")
         name = f"__sqlfront_query_{next(_numbers)}"
         con.execute(f"PREPARE {name} AS {query}")
         names[query] = name

@@ -18,8 +18,10 @@ from sqlfront.storage.capture.trigger_sql import (
     WEIGHT,
     Captured,
     QualifiedName,
+    booked_query,
     bookkeeping_sql,
     delta_ddl,
+    delta_name,
     delta_sql,
     drop_triggers_ddl,
     schema_ddl,
@@ -45,15 +47,18 @@ def resolve(con: Any, database: str, tables: Mapping[QualifiedName, Collection[s
     for table in tables:
         if table.schema.casefold() == SCHEMA:
             raise NotSupportedError(f"schema {SCHEMA} is reserved", where=f"table {table}")
-    known: dict[QualifiedName, list[str]] = {table: [] for table in tables}
+    # Two plain lists cost half of a join. A table's own row, of place 0, tells that it is no view.
     query = (
-        f"SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE {_among(database, tables)} "
-        "AND (schema_name, table_name) IN (SELECT (schema_name, table_name) FROM duckdb_tables() WHERE "
-        f"{_among(database, tables)} AND NOT internal) ORDER BY column_index"
+        "SELECT schema_name, table_name, column_name, column_index FROM duckdb_columns() "
+        f"WHERE {_among(database, tables)} UNION ALL SELECT schema_name, table_name, '', 0 FROM duckdb_tables() "
+        f"WHERE {_among(database, tables)} AND NOT internal"
     )
-    for schema, name, column in con.execute(query).fetchall():
-        known[QualifiedName(schema, name)].append(column)
-    return {table: _resolved(database, table, known[table], needed) for table, needed in tables.items()}
+    found: dict[QualifiedName, dict[int, str]] = {table: {} for table in tables}
+    for schema, name, column, place in con.execute(query).fetchall():
+        if (table := QualifiedName(schema, name)) in found:
+            found[table][place] = column
+    known = {table: [named[place] for place in sorted(named) if place] for table, named in found.items() if 0 in named}
+    return {table: _resolved(database, table, known.get(table, []), needed) for table, needed in tables.items()}
 
 
 def _resolved(database: str, table: QualifiedName, known: Sequence[str], needed: Collection[str]) -> list[str]:
@@ -114,28 +119,35 @@ def _is(database: str, table: QualifiedName) -> str:
 
 
 def _among(database: str, tables: Iterable[QualifiedName]) -> str:
-    listed = ", ".join(f"({literal(table.schema)}, {literal(table.name)})" for table in tables)
-    return f"database_name = {literal(database)} AND (schema_name, table_name) IN ({listed})"
+    """Whether a row is of one of the tables, or of one of that name in another schema: DuckDB compares pairs slowly."""
+    names = ", ".join(sorted({literal(table.name) for table in tables}))
+    return f"database_name = {literal(database)} AND table_name IN ({names})"
 
 
 def make(
-    con: Any, database: str, names: Mapping[QualifiedName, Collection[str]], taken: Iterable[Captured]
+    con: Any, database: str, names: Mapping[QualifiedName, Collection[str]], *, kept: Collection[tuple[str, str]] = ()
 ) -> dict[Captured, list[int]]:
-    """Create delta tables and triggers for the columns of tables and book them beside those that are `taken`; the
-    captures and the oids of their triggers."""
-    first = max((captured.number for captured in taken), default=0) + 1
+    """Create delta tables and triggers for the columns of tables, in the place of those that are there, and book them;
+    the captures and the oids of their triggers.
+
+    kept: keys of tables whose unconsumed changes must not be lost: OperationalError if a delta table of theirs has any.
+    """
+    drops = (drop for table in names for drop in drop_triggers_ddl(database, table, if_exists=True))
+    there = _captures(con.execute(";".join([*schema_ddl(database), *drops, booked_query(database)])).fetchall())
+    others = _take_out(con, database, names, there, kept)
+    first = max((captured.number for captured in others), default=0) + 1
     made = [Captured(table, number, tuple(columns)) for number, (table, columns) in enumerate(names.items(), first)]
-    con.execute(";".join([*schema_ddl(database), *(delta_ddl(database, captured) for captured in made)])).fetchall()
-    found = create_triggers(con, database, made)
-    book(con, database, found)
+    named = named_for(con, database)
+    con.execute(";".join(delta_ddl(database, captured) for captured in made))
+    found = create_triggers(con, database, named, made)
+    book(con, database, named, found)
     return {captured: oids_of(there) for captured, there in found.items()}
 
 
-def create_triggers(con: Any, database: str, captures: Sequence[Captured]) -> dict[Captured, list[Trigger]]:
-    """Create the three triggers of each table."""
-    named = named_for(con, database)
-    con.execute(";".join(statement for captured in captures for statement in trigger_ddl(database, captured, named)))
-    found = triggers(con, database, [captured.table for captured in captures])
+def create_triggers(con: Any, database: str, named: str, captures: Sequence[Captured]) -> dict[Captured, list[Trigger]]:
+    """Create the three triggers of each table, whose bodies name the database `named_for`."""
+    made = [statement for captured in captures for statement in trigger_ddl(database, captured, named)]
+    found = triggers(con, database, [captured.table for captured in captures], after=made)
     return {captured: found[captured.table] for captured in captures}
 
 
@@ -151,44 +163,53 @@ def named_for(con: Any, database: str) -> str:
     return database if in_memory else ""
 
 
-def renew_triggers(con: Any, database: str, captured: Captured) -> list[int]:
+def renew_triggers(
+    con: Any, database: str, captures: Mapping[Captured, Sequence[Trigger]]
+) -> dict[Captured, Sequence[Trigger]]:
     """Make intact triggers anew if their bodies name a database that they need not, or know nothing of writes that tell
-    their changes themselves; the oids.
+    their changes themselves; the present triggers of each table.
 
     Where that database was not to be found, every write of the table has failed: none has gone unseen.
     """
-    query = f"SELECT database_name, triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
-    [(named, bodies)] = con.execute(query).fetchall()
-    if named != named_for(con, database) or not all(f"({UNTOLD})" in body for body in bodies):
-        with unit(con, False):
-            drop_triggers(con, database, [captured.table])
-            found = create_triggers(con, database, [captured])
-            unbook(con, database, [captured])
-            book(con, database, found)
-        return oids_of(found[captured])
-    return oids_of(triggers(con, database, [captured.table])[captured.table])
+    named = named_for(con, database)
+    query = f"SELECT number, database_name, triggers FROM {bookkeeping_sql(database)}"
+    current = {
+        number
+        for number, name, bodies in con.execute(query).fetchall()
+        if name == named and all(f"({UNTOLD})" in body for body in bodies)
+    }
+    old = [captured for captured in captures if captured.number not in current]
+    if not old:
+        return dict(captures)
+    with unit(con, False):
+        drop_triggers(con, database, [captured.table for captured in old])
+        found = create_triggers(con, database, named, old)
+        unbook(con, database, old)
+        book(con, database, named, found)
+    return {**captures, **found}
 
 
-def triggers(con: Any, database: str, tables: Sequence[QualifiedName]) -> dict[QualifiedName, list[Trigger]]:
-    """Those of the three triggers that each table has, by name; one query."""
+def triggers(
+    con: Any, database: str, tables: Sequence[QualifiedName], *, after: Sequence[str] = ()
+) -> dict[QualifiedName, list[Trigger]]:
+    """Those of the three triggers that each table has, by name, once the statements `after` have run; one query."""
     found: dict[QualifiedName, list[Trigger]] = {table: [] for table in tables}
-    for schema, table, *trigger in con.execute(triggers_query(database)).fetchall():
+    for schema, table, *trigger in con.execute(";".join([*after, triggers_query(database)])).fetchall():
         if (place := QualifiedName(schema, table)) in found:
             found[place].append(Trigger(*trigger))
-    return found
+    return {table: sorted(there, key=lambda trigger: trigger.name) for table, there in found.items()}
 
 
 def drop_triggers(con: Any, database: str, tables: Sequence[QualifiedName]) -> None:
-    """Drop those of the three triggers that exist."""
+    """Drop those of the three triggers that exist, of tables that may not be there."""
     there = triggers(con, database, tables)
     if any(there.values()):
         drops = (drop_triggers_ddl(database, table, [one.name for one in found]) for table, found in there.items())
         con.execute(";".join(statement for drop in drops for statement in drop))
 
 
-def book(con: Any, database: str, captures: Mapping[Captured, Sequence[Trigger]]) -> None:
-    """Write the bookkeeping rows of captures, with the definitions of their triggers."""
-    named = named_for(con, database)
+def book(con: Any, database: str, named: str, captures: Mapping[Captured, Sequence[Trigger]]) -> None:
+    """Write the bookkeeping rows of captures, with the definitions of their triggers and the database these name."""
     values = [
         value
         for captured, there in captures.items()
@@ -212,15 +233,22 @@ def unbook(con: Any, database: str, captures: Sequence[Captured]) -> None:
         con.execute(f"DELETE FROM {bookkeeping_sql(database)} WHERE number IN ({numbers})").fetchall()
 
 
-def remove(
-    con: Any, database: str, tables: Sequence[QualifiedName], *, kept: Collection[tuple[str, str]] = ()
-) -> list[Captured]:
-    """Drop triggers, delta tables and bookkeeping rows of tables, as far as they exist; what is booked besides.
-
-    kept: keys of tables whose unconsumed changes must not be lost: OperationalError if a delta table of theirs has any.
-    """
+def remove(con: Any, database: str, tables: Sequence[QualifiedName]) -> None:
+    """Drop triggers, delta tables and bookkeeping rows of tables, as far as they exist."""
     drop_triggers(con, database, tables)
-    keys, there = {table.key for table in tables}, booked(con, database)
+    _take_out(con, database, tables, booked(con, database))
+
+
+def _take_out(
+    con: Any,
+    database: str,
+    tables: Iterable[QualifiedName],
+    there: Sequence[Captured],
+    kept: Collection[tuple[str, str]] = (),
+) -> list[Captured]:
+    """Drop delta tables and bookkeeping rows of tables, as far as they are `there`; what is there besides. `kept` is as
+    for `make`."""
+    keys = {table.key for table in tables}
     gone = [captured for captured in there if captured.table.key in keys]
     for captured in gone:
         delta = delta_sql(database, captured)
@@ -244,20 +272,46 @@ def booked(con: Any, database: str) -> list[Captured]:
     )
     if not con.execute(there).fetchall():
         return []
-    query = f"SELECT number, schema_name, table_name, columns FROM {bookkeeping_sql(database)} ORDER BY number"
-    return [Captured(QualifiedName(s, t), n, tuple(names)) for n, s, t, names in con.execute(query).fetchall()]
+    return _captures(con.execute(booked_query(database)).fetchall())
 
 
-def intact(con: Any, database: str, captured: Captured) -> list[int]:
-    """The oids of the triggers if they and the column types are as installed (by an earlier process), else none."""
-    query = f"SELECT triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
-    [(definitions,)] = con.execute(query).fetchall()
-    found = triggers(con, database, [captured.table])[captured.table]
-    types, _ = columns(con, database, captured.table)
-    delta, _ = columns(con, database, QualifiedName(SCHEMA, f"delta_{captured.number}"))
-    same = [types.get(name) for name in captured.columns] == list(delta.values())[2:]
-    said = [_unnamed(trigger.sql) for trigger in found] == [_unnamed(definition) for definition in definitions]
-    return oids_of(found) if same and said else []
+def _captures(rows: Iterable[tuple[Any, ...]]) -> list[Captured]:
+    """The rows of `booked_query`, by number."""
+    return [Captured(QualifiedName(s, t), n, tuple(names)) for n, s, t, names in sorted(rows)]
+
+
+def intact(con: Any, database: str, captures: Sequence[Captured]) -> dict[Captured, list[Trigger]]:
+    """The triggers of each table if they and the column types are as installed (by an earlier process), else none.
+
+    Three queries.
+    """
+    if not captures:
+        return {}
+    query = f"SELECT number, triggers FROM {bookkeeping_sql(database)}"
+    definitions = dict(con.execute(query).fetchall())
+    deltas = {captured: QualifiedName(SCHEMA, delta_name(captured)) for captured in captures}
+    there = triggers(con, database, [captured.table for captured in captures])
+    types = _types(con, database, [*there, *deltas.values()])
+    found = {}
+    for captured, delta in deltas.items():
+        own = there[captured.table]
+        same = [types[captured.table].get(name) for name in captured.columns] == list(types[delta].values())[2:]
+        said = [_unnamed(one.sql) for one in own] == [_unnamed(sql) for sql in definitions[captured.number]]
+        found[captured] = own if same and said else []
+    return found
+
+
+def _types(con: Any, database: str, tables: Sequence[QualifiedName]) -> dict[QualifiedName, dict[str, str]]:
+    """Name to type of the columns of each table, in order."""
+    found: dict[QualifiedName, dict[str, str]] = {table: {} for table in tables}
+    query = (
+        "SELECT schema_name, table_name, column_index, column_name, data_type FROM duckdb_columns() "
+        f"WHERE {_among(database, tables)}"
+    )
+    for schema, table, _, name, kind in sorted(con.execute(query).fetchall()):
+        if (place := QualifiedName(schema, table)) in found:
+            found[place][name] = kind
+    return found
 
 
 def _unnamed(definition: str) -> str:

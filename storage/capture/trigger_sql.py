@@ -52,14 +52,24 @@ def table_sql(database: str, table: QualifiedName) -> str:
     return f"{quote(database)}.{table}"
 
 
+def delta_name(captured: Captured) -> str:
+    """The name of the delta table of a captured table."""
+    return f"delta_{captured.number}"
+
+
 def delta_sql(database: str, captured: Captured) -> str:
     """The delta table of a captured table."""
-    return table_sql(database, QualifiedName(SCHEMA, f"delta_{captured.number}"))
+    return table_sql(database, QualifiedName(SCHEMA, delta_name(captured)))
 
 
 def bookkeeping_sql(database: str) -> str:
     """The table that lists what is captured."""
     return table_sql(database, QualifiedName(SCHEMA, BOOKKEEPING))
+
+
+def booked_query(database: str) -> str:
+    """(number, schema, table, columns) of what is captured."""
+    return f"SELECT number, schema_name, table_name, columns FROM {bookkeeping_sql(database)}"
 
 
 def schema_ddl(database: str) -> list[str]:
@@ -91,7 +101,7 @@ def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
     says, but not after the file has another name; with the schema alone ("") under any name that the writer's USE says.
     """
     names = "".join(f", {quote(name)}" for name in captured.columns)
-    delta = QualifiedName(SCHEMA, f"delta_{captured.number}")
+    delta = QualifiedName(SCHEMA, delta_name(captured))
     into = f"INSERT INTO {table_sql(named_for, delta) if named_for else delta} "
     gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old WHERE {UNTOLD}"
     come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new WHERE {UNTOLD}"
@@ -116,16 +126,19 @@ def tell(told: bool) -> str:
     return f"SET VARIABLE {OWN} = true" if told else f"RESET VARIABLE {OWN}"
 
 
-def drop_triggers_ddl(database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS) -> list[str]:
-    """DROP the named triggers of the table."""
-    return [f"DROP TRIGGER {name} ON {table_sql(database, table)}" for name in names]
+def drop_triggers_ddl(
+    database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS, *, if_exists: bool = False
+) -> list[str]:
+    """DROP the named triggers of the table, which is there."""
+    drop = "DROP TRIGGER IF EXISTS" if if_exists else "DROP TRIGGER"
+    return [f"{drop} {name} ON {table_sql(database, table)}" for name in names]
 
 
 def triggers_query(database: str) -> str:
     """(schema, table, name, oid, definition) of our triggers in the database."""
     return (
         "SELECT schema_name, table_name, trigger_name, trigger_oid, sql FROM duckdb_triggers() "
-        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS} ORDER BY trigger_name"
+        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS}"
     )
 
 
@@ -142,9 +155,18 @@ def foreign_query(database: str, captures: Iterable[Captured]) -> str:
 
 def stored_query(database: str) -> str:
     """A row for each delta table: 0 if it stores committed rows, deleted ones included, else -1."""
+    return f"SELECT if(estimated_size > 0, 0, -1)::BIGINT FROM {_deltas(database)}"
+
+
+def filled_query(database: str) -> str:
+    """The names of the delta tables that store committed rows, deleted ones included."""
+    return f"SELECT table_name FROM {_deltas(database)} AND estimated_size > 0"
+
+
+def _deltas(database: str) -> str:
     return (
-        f"SELECT if(estimated_size > 0, 0, -1)::BIGINT FROM duckdb_tables() WHERE database_name = {literal(database)} "
-        f"AND schema_name = {literal(SCHEMA)} AND starts_with(table_name, 'delta_')"
+        f"duckdb_tables() WHERE database_name = {literal(database)} AND schema_name = {literal(SCHEMA)} "
+        "AND starts_with(table_name, 'delta_')"
     )
 
 

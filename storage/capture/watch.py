@@ -29,14 +29,15 @@ class Watch:
     """The oids of the triggers we made, by table, and the two queries over all captured tables.
 
     `alone`: at the last look no trigger was there but ours. Only then may a write tell by RETURNING what it changes:
-    the user's triggers could change more. Since the last look such writes have been `untold` by our triggers.
+    the user's triggers could change more. Since the last look such writes have been `untold` by our triggers. `looked`:
+    no statement since the last look may have made a trigger.
     """
 
     def __init__(self, database: str) -> None:
         self.database = database
         self._made: dict[tuple[str, str], deque[int]] = {}
         self._table: dict[int, tuple[str, str]] = {}
-        self.alone = self.untold = False
+        self.alone = self.looked = self.untold = False
         self.set([])
 
     def set(self, captures: Iterable[Captured]) -> None:
@@ -70,7 +71,7 @@ class Watch:
         broken, strangers = self._without(oids, captures), any(oid not in self._table for (oid,) in oids)
         if strangers and self.untold:  # What the user's triggers have changed in untold writes is not known.
             broken = [captured.table for captured in captures]
-        self.alone, self.untold = not strangers, False
+        self.alone, self.looked, self.untold = not strangers, True, False
         return broken, not broken and (0,) in rows and self.foreign(con)
 
     def _without(self, rows: Sequence[tuple[int]], captures: Sequence[Captured]) -> list[QualifiedName]:

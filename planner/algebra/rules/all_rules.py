@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
+from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
 from sqlfront.planner.algebra.rules.close_transitively import close_transitively
 from sqlfront.planner.algebra.rules.conjunctive_form import bring_into_conjunctive_form
@@ -25,7 +26,19 @@ from sqlfront.planner.algebra.rules.row_number_islands import turn_row_numbers_i
 from sqlfront.planner.algebra.rules.share_common import share_common
 from sqlfront.planner.algebra.rules.strengthen_equalities import strengthen_equalities
 from sqlfront.planner.algebra.rules.unnest_dependent_joins import unnest_dependent_joins
-from sqlfront.planner.algebra.terms import Term
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Common,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Recursion,
+    SetOperation,
+    Term,
+    Top,
+    Window,
+)
 
 Rule = Callable[[Term], Term]
 FactRule = Callable[[Term, Facts], Term]
@@ -65,6 +78,32 @@ WITH_FACTS: tuple[FactRule, ...] = (
     turn_distinct_into_neighbours,
     remove_joins,
 )
+OPERATORS: dict[Rule | FactRule, tuple[type, ...]] = {
+    inline_common: (Common,),
+    drop_orders: (Top,),
+    bring_into_conjunctive_form: (Filter, Join, Aggregate),
+    inline_maps: (Map,),
+    push_filters: (Filter, Join),
+    strengthen_equalities: (Filter, Join),
+    turn_row_numbers_into_islands: (Window,),
+    remove_distinct: (Distinct, SetOperation, Aggregate, Join),
+    share_common: (Join, SetOperation, Recursion),
+    **dict.fromkeys(
+        (
+            unnest_dependent_joins,
+            close_transitively,
+            turn_outer_into_inner,
+            turn_left_into_anti,
+            turn_partners_in_range_into_nearest,
+            turn_first_rows_into_nearest,
+            turn_extremes_into_nearest,
+            turn_distinct_into_neighbours,
+            remove_joins,
+        ),
+        (Join,),
+    ),
+}
+"""The operators of which a rule needs one: a term without them stays as it is, and the rule is not run."""
 MOST_ROUNDS = 12
 
 
@@ -81,26 +120,39 @@ def trace(term: Term, facts: Facts = NO_FACTS) -> list[tuple[str, Term]]:
 
 
 def _steps(term: Term, facts: Facts) -> Iterator[tuple[str, Term]]:
-    """All rules but the last run in rounds until a round changes nothing; then equal parts are shared.
+    """All rules but the last run in rounds until none has anything to do. Equal parts are shared then.
 
     The rounds end. Joins are only removed or turned into stricter kinds, dependent ones go for good, and so do shared
     terms used once, orders, DISTINCTs and columns. Once these are stable a round moves conditions, of which there are
-    finitely many: `push_filters` moves them down only, and `close_transitively` adds what is not known there yet. The
-    bound on rounds is for terms whose conditions are known no more where they have moved; the rest is then left as is.
+    finitely many: `push_filters` moves them down only, and `close_transitively` adds what is not known there yet. Two
+    rules may undo each other's work: then a round ends with the term it began with. The bound on rounds is for terms
+    whose conditions are known no more where they have moved; the rest is then left as is.
     """
+    unchanged = 0  # The rules in a row, the last ones, that had nothing to do.
+    operators = _operators(term)
     for _ in range(MOST_ROUNDS):
         before = term
         for rule in RULES[:-1]:
-            changed = _run(rule, term, facts)
+            changed = _run(rule, term, facts, operators)
+            unchanged += 1
             if changed != term:
                 yield rule.__name__, changed
+                unchanged, operators = 0, _operators(changed)
             term = changed
+            if unchanged == len(RULES) - 1:
+                break
         if term == before:
             break
-    changed = _run(RULES[-1], term, facts)
+    changed = _run(RULES[-1], term, facts, operators)
     if changed != term:
         yield RULES[-1].__name__, changed
 
 
-def _run(rule: Rule | FactRule, term: Term, facts: Facts) -> Term:
+def _operators(term: Term) -> frozenset[type]:
+    return frozenset(map(type, walk_once(term)))
+
+
+def _run(rule: Rule | FactRule, term: Term, facts: Facts, operators: Set[type]) -> Term:
+    if rule in OPERATORS and operators.isdisjoint(OPERATORS[rule]):
+        return term
     return rule(term, facts) if rule in WITH_FACTS else rule(term)  # type: ignore[call-arg]

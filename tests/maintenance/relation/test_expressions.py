@@ -20,6 +20,7 @@ from sqlfront.maintenance.epoch import RowFastPath
 from sqlfront.maintenance.relation.base_relation import Column, Relation, Rescale
 from sqlfront.maintenance.relation.ingest import Ingest
 from sqlfront.planner.model.query import LeafColumn
+from sqlfront.storage.codecs import bound_tree
 from sqlfront.storage.codecs.casting import connect
 from sqlfront.storage.codecs.encoding import Dictionaries
 from sqlfront.storage.errors import DataError, NotSupportedError
@@ -369,3 +370,11 @@ def test_values_come_in_the_order_of_the_rows(sizes, guard):
         assert found.column(0).to_pylist() == [factor * k for k in range(ends[-1])]
         kept = [k % 3 == 0 and k < 2000 for k in range(ends[-1])]
         assert found.column(1).to_pylist() == [kept + (k if guard else 0) for k, kept in enumerate(kept)]
+
+
+def test_all_expressions_are_bound_by_one_question(monkeypatch):
+    asked = count_calls(monkeypatch, bound_tree, "_together")
+    texts = ["a + 1", "a = 3", "a * a"]
+    whole = bound_tree.bind({"a": "BIGINT"}, texts)
+    assert len(asked) == 1 and [one.type for one in whole] == ["BIGINT", "BOOLEAN", "BIGINT"]
+    assert bound_tree.bind({"a": "BIGINT"}, [*texts, "no_function(a)"]) == [*whole, None]

@@ -67,7 +67,7 @@ def test_the_number_follows_the_tables(con, name):
 def test_a_change_costs_a_constant_in_a_q_tree(con):
     con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['filtered']}")
     costs = []
-    for size in (1_000, 10_000, 100_000):
+    for size in (1_000, 32_000):
         for table in "rst":
             con.execute(f"INSERT INTO {table} SELECT i % 100, i FROM range({size}) AS x(i)")
         con.execute("UPDATE r SET a = b, b = a")

@@ -10,10 +10,12 @@ import pytest
 
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.row_facts import Facts, ForeignKey, keys_of, never_null
-from sqlfront.planner.algebra.rules.all_rules import RULES, WITH_FACTS, normalise, trace
+from sqlfront.planner.algebra.rules import all_rules
+from sqlfront.planner.algebra.rules.all_rules import OPERATORS, RULES, WITH_FACTS, normalise, trace
 from sqlfront.planner.algebra.rules.unnest_dependent_joins import unnest_dependent_joins
-from sqlfront.planner.algebra.terms import Join, Term, free_columns
+from sqlfront.planner.algebra.terms import Aggregate, Join, Term, free_columns
 from sqlfront.planner.algebra.to_sql import to_sql
+from tests.planner.algebra.examples import EXAMPLES
 from tests.planner.algebra.random_terms import RandomTerms
 from tests.planner.algebra.test_to_sql import answers, filled, random_tables
 
@@ -70,6 +72,36 @@ def test_no_join_stays_dependent_and_nothing_changes_a_normal_form(seed: int) ->
         assert len(trace(term, FACTS)) < 60, number
         normal = normalise(term, FACTS)
         assert not any(map(is_dependent, walk_once(normal)))
+
+
+def test_a_rule_leaves_a_term_without_its_operators_as_it_is() -> None:
+    terms = [example() for examples in EXAMPLES.values() for example in examples] + list(map(random_term, range(SEEDS)))
+    parts: list[Term] = [part for term in terms for part in walk_once(term) if not free_columns(part)]
+    parts += [Aggregate(part, part.columns, ()) for part in parts]
+    passed = Counter[str]()
+    for part in parts:
+        operators = frozenset(map(type, walk_once(part)))
+        for rule in RULES:
+            if operators.isdisjoint(OPERATORS.get(rule, operators)):
+                changed = rule(part, FACTS) if rule in WITH_FACTS else rule(part)  # type: ignore[call-arg]
+                assert changed == part, rule.__name__
+                passed[rule.__name__] += 1
+    assert passed.keys() == {rule.__name__ for rule in OPERATORS} and min(passed.values()) > 100
+
+
+def test_a_rule_does_not_run_twice_on_one_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[object, Term]] = []
+    run = all_rules._run
+
+    def noted(rule: all_rules.Rule, term: Term, *given: object) -> Term:
+        ran.append((rule, term))
+        return run(rule, term, *given)
+
+    monkeypatch.setattr(all_rules, "_run", noted)
+    for term in (example() for examples in EXAMPLES.values() for example in examples):
+        ran.clear()
+        last = [changed for _, changed in trace(term, FACTS)][-1:] or [term]
+        assert sum(one == last[0] for _, one in ran) <= len(RULES), term
 
 
 def is_dependent(term: Term) -> bool:

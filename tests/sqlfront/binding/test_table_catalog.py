@@ -55,6 +55,10 @@ def test_collations_of_columns() -> None:
         ("a INT REFERENCES s, b INT", [], [(("a",), "main.s", ("k",))], []),
         ("a INT, b INT CHECK (b > 0)", [], [], ["(b > 0)"]),
         ('a INT, "CHECK" INT', [], [], []),
+        ('a INT, "B" INT, PRIMARY KEY ("B")', [("B",)], [], []),
+        ("a INT, b INT, PRIMARY KEY (b, a)", [("b", "a")], [], []),
+        ('a INT, "PRIMARY KEY" INT', [], [], []),
+        ("a INT PRIMARY KEY, b VARCHAR DEFAULT 'UNIQUE'", [("a",)], [], []),
     ],
 )
 def test_declared_constraints(create: str, keys: list, references: list, checks: list) -> None:
@@ -70,5 +74,13 @@ def test_declared_constraints(create: str, keys: list, references: list, checks:
 def test_a_key_that_is_added_later_is_known() -> None:
     con = duckdb.connect()
     con.execute("CREATE TABLE t (a INT); ALTER TABLE t ADD PRIMARY KEY (a)")
+    catalog = DuckDBCatalog(con)
+    assert catalog.keys(catalog.resolve(["t"]) or "") == [("a",)]
+
+
+def test_a_key_alone_is_not_looked_for_among_all_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(DuckDBCatalog, "_read_constraints")
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL)")
     catalog = DuckDBCatalog(con)
     assert catalog.keys(catalog.resolve(["t"]) or "") == [("a",)]

@@ -5,6 +5,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import sqlfront
+from sqlfront import dispatch
+from sqlfront.sql.search_path import search_path
 
 PATHS = [
     "RESET search_path",
@@ -237,3 +239,18 @@ def test_a_database_attached_by_another_connection_makes_a_name_ambiguous(con):
     con.session.duck.cursor().execute("ATTACH ':memory:' AS w; CREATE TABLE w.main.v AS SELECT 7 AS a, 1 AS n")
     with pytest.raises(sqlfront.ProgrammingError, match="Ambiguous"):
         con.execute("SELECT count(*) FROM w.v")
+
+
+def test_ddl_of_a_table_asks_for_no_setting_again_and_that_of_a_schema_does(monkeypatch):
+    with sqlfront.connect() as con:
+        con.execute("CREATE SCHEMA sc; USE sc; CREATE TABLE t (a BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(a) AS s FROM t")
+        forgotten = []
+        with monkeypatch.context() as patch:
+            patch.setattr(dispatch, "forget_settings", lambda: forgotten.append(True))
+            con.execute("CREATE TABLE u (a BIGINT); ALTER TABLE u ADD COLUMN b INT; DROP TABLE u")
+        assert forgotten == []
+        con.execute("DROP MATERIALIZED VIEW v; DROP TABLE t; DROP SCHEMA sc")  # DuckDB goes to main.
+        con.execute("CREATE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW v AS SELECT sum(a) AS s FROM t")
+        assert con.execute("FROM main.v").fetchall() == [(None,)]
+        assert search_path(con.session.duck) == ("memory", "main")

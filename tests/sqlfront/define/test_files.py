@@ -256,3 +256,17 @@ def test_an_earlier_file_is_not_converted_by_one_who_may_only_read(earlier):
         pass
     with sqlfront.connect(earlier, config={"access_mode": "READ_ONLY"}) as con:
         assert read(con) == OF_RELEASE
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_macros_of_a_new_file_are_not_looked_for(tmp_path: Path, is_new: bool) -> None:
+    path = str(tmp_path / "data.duckdb")
+    if not is_new:
+        with duckdb.connect(path) as plain:
+            plain.execute("CREATE MACRO twice(a) AS 2 * a")
+    with sqlfront.connect(path) as con:
+        assert con.session.database.macros == ({} if is_new else None)
+        con.execute("CREATE MACRO thrice(a) AS 3 * a; CREATE TABLE n (a BIGINT); INSERT INTO n VALUES (5)")
+        called = "thrice" if is_new else "twice"
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {called}(a) AS b FROM n")
+        assert con.execute("FROM v").fetchall() == [(15 if is_new else 10,)]

@@ -20,6 +20,14 @@ def _break(con, view, scans="SELECT * FROM (VALUES (7, 7.5::DOUBLE)) AS t"):
     con.session.duck.execute(f"CREATE OR REPLACE VIEW {view} AS {scans}")
 
 
+def test_a_query_is_printed_once_unless_its_limit_is_hidden(con):
+    con.execute("CREATE TABLE r (b INT); CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS n FROM r GROUP BY b")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT b FROM r ORDER BY b LIMIT 3")
+    v, w = (con.session.database.views["main", name] for name in "vw")
+    assert recomputed(con.session.database, v) is recomputed(con.session.database, v)
+    assert "LIMIT (SELECT 3)" in recomputed(con.session.database, w)
+
+
 @pytest.mark.parametrize("name", ["e", "f", "s", "n", "q", "c0", "c1", "a", "one", "_difference", "order", 'x"y'])
 def test_a_floating_column_may_have_any_name(con, name):
     quoted = '"' + name.replace('"', '""') + '"'

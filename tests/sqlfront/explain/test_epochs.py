@@ -39,7 +39,7 @@ def test_an_insert_has_a_row_for_each_part_and_phase(con):
     assert phases >= {"writing in DuckDB", "encoding", "COMMIT", "other"}
     assert {row["epoch"] for row in rows.values()} == {con.session.database.engine.epoch}
     assert all(row["epochs"] == 1 and row["seconds"] >= 0 for row in rows.values())
-    con.execute("UPDATE t SET b = b + 1 WHERE a = 1")  # Triggers capture it.
+    con.execute("BEGIN; UPDATE t SET b = b + 1 WHERE a = 1; COMMIT")  # Triggers capture it.
     assert any(row["part"] == "reading captured changes" for row in shown(con))
 
 

@@ -125,6 +125,13 @@ def test_aliases_that_came_since_they_were_read_count(con, monkeypatch):
     assert len(guard._aliases) > 1
 
 
+def test_texts_with_one_parse_tree_are_not_planned(con, monkeypatch):
+    monkeypatch.setattr(guard, "_PLAN", "no function at all(?)")
+    check_same_meaning(con, "SELECT a+1 AS x, b FROM r -- more", "SELECT (a + 1) AS x, b\nFROM r")
+    with pytest.raises(duckdb.ParserException):
+        check_same_meaning(con, "SELECT a + 1 AS x FROM r", "SELECT a + 2 AS x FROM r")
+
+
 def test_the_settings_of_the_session_decide(con):
     plain, nulls = "SELECT a FROM r ORDER BY a", "SELECT a FROM r ORDER BY a NULLS FIRST"
     with con.cursor() as other:
@@ -154,7 +161,7 @@ def test_what_has_no_serialised_plan_is_refused_by_name(con):
 def test_what_duckdb_refuses_is_the_users_error_at_its_place(con):
     sql = "SELECT 'é',\n  nowhere FROM r"
     with pytest.raises(ProgrammingError, match="nowhere") as caught:
-        check_same_meaning(con, sql, sql)
+        check_same_meaning(con, sql, "SELECT 'é', a FROM r")
     assert caught.value.where == "line 2, column 3:   nowhere FROM r\n                    ^^^^^^^"
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.explain import explanation
 from sqlfront.maintenance.output.reading import read
 from sqlfront.maintenance.program.rows import BATCH
 from tests.slices import parts
@@ -342,3 +343,15 @@ def test_explain_offers_the_strategy_where_pairs_are_stored() -> None:
     assert any("strategy = 'linear space'" in sql for sql in offers)
     assert not con.explain(PAIRS.format("<", "<").replace(" AND s.k = t.k", "")).to_dict()["rewrites"]
     con.close()
+
+
+def test_only_distinct_rows_are_planned_for_linear_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(explanation, "_without_combinations", lambda *given: asked.append(given) or ())
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (a INT, b INT); CREATE TABLE s (b INT, c INT)")
+        con.explain("SELECT r.a, s.c, count(*) AS n FROM r JOIN s USING (b) GROUP BY ALL")
+        assert asked == []
+        con.explain("SELECT r.a, s.c FROM r JOIN s USING (b) GROUP BY ALL")
+        con.explain("SELECT DISTINCT r.a, s.c FROM r JOIN s USING (b)")
+        assert len(asked) == 2

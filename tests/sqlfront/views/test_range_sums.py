@@ -161,7 +161,7 @@ def test_expressions_that_grow_in_steps_are_no_one_order(low: str, high: str) ->
 def test_a_change_of_either_side_takes_a_logarithm(query: str) -> None:
     """Whatever the other side has within the bounds: nothing, half of its rows or all of them."""
     most = {}
-    for rows in (1000, 10_000, 100_000):
+    for rows in (1000, 32_000):
         with sqlfront.connect(":memory:") as con:
             for table in "rs":
                 con.execute(f"CREATE CHANGE TABLE {table} (k BIGINT, x BIGINT, v BIGINT) WITH (retain = true)")
@@ -171,9 +171,9 @@ def test_a_change_of_either_side_takes_a_logarithm(query: str) -> None:
             found = [steps_of(con, table, (0, x, 5)) for table in "rs" for x in (-1, rows // 2, rows + 1)]
             most[rows] = max(found)
             if rows == 1000:  # DuckDB compares all pairs.
-                assert is_query(con)
+                assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
     assert all(steps < 20 * log2(rows) for rows, steps in most.items()), most
-    assert most[100_000] < 3 * most[1000]
+    assert most[32_000] < 2.5 * most[1000]
 
 
 @pytest.mark.parametrize("rows", [1000, 10_000])

@@ -338,12 +338,20 @@ def test_triggers_of_the_user_change_more_than_is_returned(con: Any, told: list[
     con.execute("INSERT INTO t (k, n) VALUES (61, 1)")
     check(con, "v", "w")
     con.execute("DROP TRIGGER more ON t")
-    con.execute("INSERT INTO t (k, n) VALUES (62, 1)")
     assert told == []
-    check(con, "v", "w")
-    con.execute("INSERT INTO t (k, n) VALUES (63, 1)")
-    assert told == [1]
+    for k in (62, 63):  # Before the first of them, somebody looks for triggers.
+        con.execute(f"INSERT INTO t (k, n) VALUES ({k}, 1)")
+        check(con, "v", "w")
+    assert told == [1, 1]
     check(con)
+
+
+def test_the_first_write_of_a_new_view_tells_its_changes(told: list[int]) -> None:
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (n BIGINT); CREATE MATERIALIZED VIEW v AS SELECT sum(n) AS s FROM t")
+        con.execute("INSERT INTO t VALUES (1)")
+        assert told == [1]
+        assert con.execute("SELECT * FROM v").fetchall() == [(1,)]
 
 
 def test_a_trigger_made_past_us_is_noticed(con: Any, told: list[int]) -> None:

@@ -25,6 +25,38 @@ def test_columns_may_be_spelled_in_any_case(con: Any) -> None:
     assert not capture.install(con, {QualifiedName("main", "spelled"): ["A", "b"]})
 
 
+class Counting:
+    """A connection that counts the calls of its `execute`."""
+
+    def __init__(self, con: Any) -> None:
+        self.con, self.calls = con, 0
+
+    def execute(self, *arguments: Any) -> Any:
+        self.calls += 1
+        return self.con.execute(*arguments)
+
+
+def test_few_questions_capture_a_table_and_trust_many(con: Any) -> None:
+    tables = [QualifiedName("main", f"t{number}") for number in range(5)]
+    for table in tables:
+        con.execute(f"CREATE TABLE {table} (a INT, b INT)")
+    counting = Counting(con)
+    Capture("memory").install(counting, {table: ["a"] for table in tables})
+    assert counting.calls == 9
+    counting.calls, capture = 0, Capture("memory")
+    assert capture.open(counting) == [] and capture.tables() == tables
+    assert counting.calls == 8
+
+
+def test_triggers_that_an_unknown_capture_has_left_go(con: Any) -> None:
+    con.execute("CREATE TABLE log (n INT)")
+    con.execute("CREATE TRIGGER __sqlfront_insert AFTER INSERT ON t FOR EACH STATEMENT INSERT INTO log VALUES (1)")
+    capture = Capture("memory")
+    assert capture.install(con, {T: ["a"]}) == {T}
+    con.execute("INSERT INTO t VALUES (1, 'x')")
+    assert take(capture, con) == {(1,): 1}
+
+
 def test_install_is_idempotent_and_widens(con: Any) -> None:
     capture = Capture("memory")
     assert capture.install(con, {T: ["A"]}) == {T}
@@ -160,8 +192,10 @@ def test_every_way_in(con: Any, capture: Capture) -> None:
 
 
 def test_a_connection_keeps_a_bounded_number_of_queries_prepared(con: Any) -> None:
-    for _ in range(2):
-        assert [ask(con, f"SELECT {i}") for i in range(150)] == [[(i,)] for i in range(150)]
+    assert [ask(con, f"SELECT {i}") for i in range(150)] == [[(i,)] for i in range(150)]
+    assert con.execute("SELECT count(*) FROM duckdb_prepared_statements()").fetchall() == [(0,)]
+    for i in range(150):
+        assert [ask(con, f"SELECT {i}") for _ in range(3)] == [[(i,)]] * 3
     assert con.execute("SELECT count(*) FROM duckdb_prepared_statements()").fetchall() == [(100,)]
 
 

@@ -122,8 +122,7 @@ def test_triggers_that_name_their_file_are_renewed(tmp_path: Path) -> None:
         setup.drop_triggers(con, "one", [T])  # As they were made before.
         con.execute(";".join(trigger_ddl("one", captured, "one")))
         setup.unbook(con, "one", [captured])
-        setup.book(con, "one", {captured: setup.triggers(con, "one", [T])[T]})
-        con.execute("UPDATE __sqlfront.captures SET database_name = 'one'")
+        setup.book(con, "one", "one", {captured: setup.triggers(con, "one", [T])[T]})
     (tmp_path / "one.db").rename(tmp_path / "two.db")
     with duckdb.connect(str(tmp_path / "two.db")) as con:
         with pytest.raises(duckdb.CatalogException, match="one"):
