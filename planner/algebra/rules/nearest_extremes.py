@@ -2,8 +2,8 @@
 
 `SELECT r.id, arg_max(s.x, s.t) FROM r JOIN s ON s.k = r.k AND s.t <= r.t GROUP BY r.id` with a key r.id asks for the
 nearest row. `min(s.x)`, `max(s.x)` and `arg_max(s.x, s.y)`, also under `s.t BETWEEN r.a AND r.b`, ask for the first row
-of a range by x, or by y and x.
-Other aggregates of the groups are computed apart and joined by the group. The pairs need not be kept: O(N) rows.
+of a range by x, or by y and x. Under bounds of two columns, `r.t BETWEEN s.a AND s.b`, they ask for the first row of a
+box. Other aggregates of the groups are computed apart and joined by the group. The pairs need not be kept: O(N) rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from sqlfront.planner.algebra.join_sides import Copies, Copy, Sides, sides_of
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, passed, projected, rewrite
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, keys_of, never_null
-from sqlfront.planner.algebra.rules.nearest_first_rows import Oriented, bounds_of_one, goes_away, within
+from sqlfront.planner.algebra.rules.nearest_first_rows import (
+    Oriented,
+    bounds_of,
+    bounds_of_one,
+    goes_away,
+    oriented,
+    within,
+)
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -100,13 +107,29 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
 
 
 def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
-    """The one or two inequalities of a join that bound one column of the right, in one type."""
-    compared = None if sides.left or sides.right else bounds_of_one(sides.both, frozenset(right.columns))
-    if compared is None:
+    """The one or two inequalities of a join that bound one column of the right, in one type, or two that bound a column
+    each."""
+    if sides.left or sides.right:
         return None
+    compared = bounds_of_one(sides.both, frozenset(right.columns))
+    if compared is None:
+        return _box(sides.both, right)
     types = ORDERED if len(compared) > 1 else (*ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
     is_one_type = len({mine.type for _, mine, _ in compared}) == 1
     return compared if is_one_type and type_family(compared[0][2]) in types else None
+
+
+def _box(both: Sequence[Scalar], right: Term) -> list[Oriented] | None:
+    """The two inequalities of a join, if they bound a column of the right each. Subtrees know extremes of both."""
+    found = [oriented(one, frozenset(right.columns)) for condition in both for one in bounds_of(condition)]
+    compared = [one for one in found if one is not None]
+    is_known = all(type_family(value) in ORDERED for _, *values in compared for value in values)
+    return compared if len(found) == len(compared) == 2 and _is_box(compared) and is_known else None
+
+
+def _is_box(compared: Sequence[Oriented]) -> bool:
+    """Whether inequalities bound several columns of the right."""
+    return len({theirs for _, _, theirs in compared}) > 1
 
 
 def type_family(value: Scalar) -> str:
@@ -134,7 +157,7 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
         return None
     value, *by = one.arguments
     sorts = tuple(Sort(item, descending) for item in (*by, value))
-    is_nearest = any(goes_away(bound, sorts[0]) for bound in compared)
+    is_nearest = not _is_box(compared) and any(goes_away(bound, sorts[0]) for bound in compared)
     if not is_nearest and not all(type_family(each) in ORDERED for each in one.arguments):
         return None
     # What is compared with a bound is not NULL.
@@ -175,7 +198,9 @@ class _Joined:
         """Join the rows with their first partners; returns the value by which these are ordered last."""
         pairs = [Compare(pair.operator, pair.mine, copy.over(pair.theirs)) for pair in self._sides.pairs]
         bounds = [(operator, mine, copy.over(theirs)) for operator, mine, theirs in self._compared]
-        met = [one for one in bounds if goes_away(one, order[0])] or bounds
+        if _is_box(bounds):  # Along a list in the order that is asked for, the first row in the box is found at once.
+            bounds.sort(key=lambda bound: bound[2] != order[0].value)
+        met = [one for one in bounds if not _is_box(bounds) and goes_away(one, order[0])] or bounds
         others = [one for one in bounds if one not in met]  # The nearest row is within these bounds, or no row is.
         is_outer = self._is_outer or not is_sure
         self._is_sure |= is_sure
