@@ -4,6 +4,7 @@
 nearest row. `min(s.x)`, `max(s.x)` and `arg_max(s.x, s.y)`, also under `s.t BETWEEN r.a AND r.b`, ask for the first row
 of a range by x, or by y and x. Under bounds of two columns, `r.t BETWEEN s.a AND s.b`, they ask for the first row of a
 box. Other aggregates of the groups are computed apart and joined by the group. The pairs need not be kept: O(N) rows.
+A group of several rows of a side, `GROUP BY r.c`, has the least or the greatest of their extremes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from sqlfront.planner.algebra.rules.nearest_first_rows import (
     bounds_of,
     bounds_of_one,
     goes_away,
-    oriented,
     within,
 )
 from sqlfront.planner.algebra.scalars import (
+    MIRRORED,
     TRUE,
     Call,
     Column,
@@ -58,7 +59,9 @@ _EXTREMES = {
 
 
 def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
-    """A term with as-of joins for the extremes of groups that are rows of a side."""
+    """A term with as-of joins for the extremes of groups that are rows of a side, or have several of them."""
+    if facts.in_shards:
+        return term
     new = NewColumns(term)
 
     def change(part: Term) -> Term:
@@ -74,29 +77,33 @@ def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
 
 @dataclass(frozen=True)
 class _Extreme:
-    """An aggregate as the first of the right's rows in an order: `value` is its value there. `test`: of the rows that
-    meet it alone."""
+    """An aggregate as what the first of the right's rows has by which an order ends. `test`: of the rows that meet it."""
 
     column: Column
-    value: Scalar
     order: tuple[Sort, ...]
     test: Scalar
 
 
 def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, new: NewColumns) -> Term | None:
-    """The groups as rows of the left with their extremes; None if they are no such rows, or there is no extreme."""
+    """The groups as rows of the left with their extremes, or as groups of such rows; None if they are neither, or there
+    is no extreme."""
     sides = sides_of(join.condition, left.columns, right.columns)
     compared = _compared(sides, right)
     rows = _rows_of(term.groups, left, sides, facts)
-    if compared is None or rows is None:
+    parts = None if rows is not None else _parts_of(term.groups, left, sides, facts)
+    if compared is None or (rows is None and parts is None):
         return None
     extremes = [one for one in (_extreme(each, right, compared, facts) for each in term.aggregates) if one is not None]
+    if parts is not None:  # An extreme by another column is not found by its value.
+        extremes = [one for one in extremes if len(one.order) == 1]
     if not extremes:
         return None
-    found = _Joined(rows, right, join, sides, compared, Copies(new))
+    found = _Joined(rows or parts, right, join, sides, compared, Copies(new))
     made = {one.column: found.add(one) for one in extremes}
     others = tuple(one for one in term.aggregates if one.column not in made)
-    groups = Map(found.rows(), (*passed(term.groups), *(Made(column, value) for column, value in made.items())))
+    groups: Term = Map(found.rows(), (*passed(term.groups), *(Made(column, value) for column, value in made.items())))
+    if parts is not None:
+        groups = _of_parts(term, groups, new)
     if not others:
         return projected(groups, term.columns)
     beside, columns = copied(Aggregate(join, term.groups, others), new)
@@ -120,11 +127,19 @@ def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
 
 
 def _box(both: Sequence[Scalar], right: Term) -> list[Oriented] | None:
-    """The two inequalities of a join, if they bound a column of the right each. Subtrees know extremes of both."""
-    found = [oriented(one, frozenset(right.columns)) for condition in both for one in bounds_of(condition)]
+    """The two inequalities of a join, if they bound an expression of the right each. Subtrees know extremes of both."""
+    found = [_bound(one, frozenset(right.columns)) for condition in both for one in bounds_of(condition)]
     compared = [one for one in found if one is not None]
     is_known = all(type_family(value) in ORDERED for _, *values in compared for value in values)
     return compared if len(found) == len(compared) == 2 and _is_box(compared) and is_known else None
+
+
+def _bound(one: Scalar, right: frozenset[Column]) -> Oriented | None:
+    """An inequality of expressions of the left side and of the right one; None for any other condition."""
+    if not isinstance(one, Compare) or one.operator not in ("<", "<=", ">", ">="):
+        return None
+    sides = (one.operator, one.left, one.right), (MIRRORED[one.operator], one.right, one.left)
+    return next((side for side in sides if columns_of(side[2]) <= right and not columns_of(side[1]) & right), None)
 
 
 def _is_box(compared: Sequence[Oriented]) -> bool:
@@ -147,6 +162,28 @@ def _rows_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -
     return Distinct(projected(left, groups)) if read <= set(groups) else None
 
 
+def _parts_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -> Term | None:
+    """Rows of the left, of which a group has several; None if the groups are columns of the right, too. Then the groups
+    have no more values together than the right has rows."""
+    read = columns_of(*sides.both, *(pair.mine for pair in sides.pairs))
+    if set(groups) <= {pair.mine.column for pair in sides.pairs if isinstance(pair.mine, Ref)}:
+        return None
+    more = [column for column in left.columns if column in read and column not in groups]
+    return _rows_of((*groups, *more), left, sides, facts)
+
+
+def _of_parts(term: Aggregate, parts: Map, new: NewColumns) -> Term:
+    """The extremes of groups from those of their parts, which are columns of the same names."""
+    values = {made.column: new.like(made.column) for made in parts.made if made.column not in term.groups}
+    renamed = replace(parts, made=tuple(replace(one, column=values.get(one.column, one.column)) for one in parts.made))
+    extremes = (one for one in term.aggregates if one.column in values)
+    return Aggregate(
+        renamed,
+        term.groups,
+        tuple(replace(one, arguments=(Ref(values[one.column]),), filter=TRUE) for one in extremes),
+    )
+
+
 def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: Facts) -> _Extreme | None:
     """An aggregate as the first of the right's rows in an order; None if it is none, or no search has that order."""
     descending, arguments = _EXTREMES.get(function_name(one.form), (False, 0))
@@ -163,7 +200,7 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
     # What is compared with a bound is not NULL.
     tested = dict.fromkeys((value,) if is_nearest else one.arguments) if by else {}
     present = [Not(IsNull(each)) for each in tested if not columns_of(each) <= never_null(right, facts)]
-    return _Extreme(one.column, value, sorts, conjunction([one.filter, *present]))
+    return _Extreme(one.column, sorts, conjunction([one.filter, *present]))
 
 
 class _Joined:
@@ -177,22 +214,25 @@ class _Joined:
 
     def add(self, one: _Extreme) -> Scalar:
         """The value of an extreme in the rows, which then have it."""
-        copy = self._copies.copy(self._right)
-        value, new = copy.over(one.value), self._copies.new
-        rows = Filter(copy.term, copy.over(one.test)) if one.test != TRUE else copy.term
-        if not isinstance(value, Ref):
-            made = Made(new.column("value", value.type), value)
-            rows, value = extended(rows, (made,)), Ref(made.column)
-        order = [replace(item, value=copy.over(item.value)) for item in one.order[:-1]]
-        return self._join(copy, rows, [*order, replace(one.order[-1], value=value)], is_sure=one.test == TRUE)
+        return self._add(one.order, one.test)
 
     def rows(self) -> Term:
         """The rows: of an inner join those alone that have a partner."""
         if not self._is_sure:
-            copy = self._copies.copy(self._right)
             operator, _, time = self._compared[0]
-            self._join(copy, copy.term, [Sort(copy.over(time), operator in (">", ">="))], is_sure=True)
+            self._add([Sort(time, operator in (">", ">="))], TRUE)
         return self._rows
+
+    def _add(self, order: Sequence[Sort], test: Scalar) -> Scalar:
+        """Join the rows with the first of the right's rows that meet the test; returns the value by which these are
+        ordered last."""
+        copy, new = self._copies.copy(self._right), self._copies.new
+        rows = Filter(copy.term, copy.over(test)) if test != TRUE else copy.term
+        *by, last = (replace(item, value=copy.over(item.value)) for item in order)
+        if not isinstance(last.value, Ref):
+            made = Made(new.column("value", last.value.type), last.value)
+            rows, last = extended(rows, (made,)), replace(last, value=Ref(made.column))
+        return self._join(copy, rows, [*by, last], is_sure=test == TRUE)
 
     def _join(self, copy: Copy, right: Term, order: Sequence[Sort], *, is_sure: bool) -> Scalar:
         """Join the rows with their first partners; returns the value by which these are ordered last."""

@@ -13,6 +13,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.output.nearest_node import ExtremeRowsNode
+from sqlfront.shards.shard_plan import plan_shards
 from tests.definition_oracle import same_bag
 from tests.slices import parts
 
@@ -78,6 +79,19 @@ def _most_steps(rows: int) -> int:
     return most
 
 
+def test_a_group_of_several_rows_keeps_the_extreme_of_each(con: sqlfront.Connection) -> None:
+    """No pairs are kept, nor values of pairs: a row that asks takes O(log N) and its group as much."""
+    rows = 4_000
+    filled(con, rows, 100)
+    con.apply({"o": pa.table({"id": np.arange(rows, 2 * rows), "x": np.arange(rows), "y": np.arange(rows) % 7})})
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {PRICES.replace('o.id', 'o.y')}")
+    assert len(nodes_of(con)) == 1 and entries_of(con) <= 15 * rows
+    for x in (0, rows // 2):
+        assert steps_of(con, "o", {"id": 2 * rows, "x": x, "y": 5}, 1) < 200
+        assert steps_of(con, "o", {"id": 2 * rows, "x": x, "y": 5}, -1) < 200
+    assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+
+
 @pytest.mark.parametrize(
     ("extreme", "most"), [("max(p.v)", 600), ("min(p.a)", 200), ("min(p.b)", 200), ("arg_min(p.v, p.b)", 300)]
 )
@@ -117,6 +131,8 @@ def test_views_survive_rollbacks_refreshes_and_reopening(tmp_path: Path, seed: i
         "self_joined": "SELECT a.id, max(b.x) AS m FROM o AS a JOIN o AS b ON a.x < b.y AND b.x < a.y GROUP BY a.id",
         "filtered": "SELECT o.id, max(p.v) AS m FROM o JOIN p ON o.x >= p.a AND o.y > p.b "
         "GROUP BY o.id HAVING max(p.v) > 5",
+        "parted": "SELECT o.k, max(p.v) AS m, min(p.v) FILTER (WHERE p.k = 0) AS n FROM o JOIN p "
+        "ON o.x >= p.a AND o.x < coalesce(p.b, 99) GROUP BY o.k",
         "asked": "SELECT o.id, (SELECT min(p.v) FROM p WHERE o.x BETWEEN p.a AND p.b) AS m FROM o",
     }
     path = str(tmp_path / "boxes.db")
@@ -125,7 +141,7 @@ def test_views_survive_rollbacks_refreshes_and_reopening(tmp_path: Path, seed: i
     con.execute("CREATE TABLE p (k INTEGER, a INTEGER, b INTEGER, v INTEGER)")
     for name, query in queries.items():
         con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-    assert len({node.name for node in nodes_of(con)}) == 6
+    assert len({node.name for node in nodes_of(con)}) == 8
     ids = iter(range(10**6))
     number = lambda: rng.choice(["NULL", "NULL", *map(str, range(9))])  # noqa: E731
     point = lambda: f"({next(ids)}, {rng.randint(0, 1)}, {number()}, {number()})"  # noqa: E731
@@ -155,26 +171,37 @@ def test_views_survive_rollbacks_refreshes_and_reopening(tmp_path: Path, seed: i
 
 
 def test_other_shapes_keep_their_values(con: sqlfront.Connection) -> None:
-    """Texts have no extremes in subtrees; a third bound, and a condition that is none, are none of a box."""
+    """Texts have no extremes in subtrees; a third bound, and a condition that is none, are none of a box. The groups of
+    an equality have no more values than there are rows. The row of an extreme is none of its value."""
     con.execute("CREATE TABLE o (id INTEGER PRIMARY KEY, x INTEGER, y INTEGER)")
     con.execute("CREATE TABLE p (a INTEGER, b INTEGER, v INTEGER, t VARCHAR)")
     con.execute("INSERT INTO o SELECT i, i % 7, i % 5 FROM range(30) t(i)")
     con.execute("INSERT INTO p SELECT i % 6, i % 8, i, chr(97 + i::INTEGER) FROM range(20) t(i)")
-    joins = {
-        "max(p.t)": "o.x < p.a AND o.y < p.b",
-        "max(p.v)": "o.x < p.a AND o.y < p.b AND o.y < p.v",
-        "min(p.v)": "o.x < p.a AND o.y <> p.b",
-        "arg_max(p.t, p.v)": "p.v < o.x AND p.b < o.y",
-        "max(p.a)": "p.a < o.x AND o.id % 3 < p.b AND p.t > 'c'",
-    }
-    for number, (extreme, condition) in enumerate(joins.items()):
-        query = f"SELECT o.id, {extreme} AS m FROM o JOIN p ON {condition} GROUP BY o.id"
+    joins = (
+        ("o.id", "max(p.t)", "o.x < p.a AND o.y < p.b"),
+        ("o.id", "max(p.v)", "o.x < p.a AND o.y < p.b AND o.y < p.v"),
+        ("o.id", "min(p.v)", "o.x < p.a AND o.y <> p.b"),
+        ("o.id", "arg_max(p.t, p.v)", "p.v < o.x AND p.b < o.y"),
+        ("o.y", "max(p.v)", "o.y = p.b AND o.x < p.a AND o.id < p.v"),
+        ("o.y", "arg_max(p.a, p.v)", "o.x < p.a AND o.id < p.v"),
+        ("o.id", "max(p.a)", "p.a < o.x AND o.id % 3 < p.b AND p.t > 'c'"),
+    )
+    for number, (group, extreme, condition) in enumerate(joins):
+        query = f"SELECT {group}, {extreme} AS m FROM o JOIN p ON {condition} GROUP BY {group}"
         con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
         con.execute("INSERT INTO p VALUES (6, 8, 50, 'z')")
         assert same_bag(con.execute(f"FROM v{number}").fetchall(), con.execute(query).fetchall())
         con.execute("DELETE FROM p WHERE v = 50")
         assert same_bag(con.execute(f"FROM v{number}").fetchall(), con.execute(query).fetchall())
     assert len(nodes_of(con)) == 1
+
+
+def test_shards_keep_the_values_of_pairs(con: sqlfront.Connection) -> None:
+    """A shard does not find extremes among rows of other shards."""
+    con.execute("CREATE TABLE o (id INTEGER PRIMARY KEY, k INTEGER, x INTEGER)")
+    con.execute("CREATE TABLE p (k INTEGER, a INTEGER, b INTEGER, v INTEGER)")
+    plan = plan_shards(con.session, PRICES.replace("ON", "ON o.k = p.k AND"), 4)
+    assert {table for table, _ in plan.tables} == {"main.o", "main.p"}
 
 
 def test_explain_names_the_class_and_the_reason(con: sqlfront.Connection) -> None:
