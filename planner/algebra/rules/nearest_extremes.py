@@ -77,7 +77,7 @@ def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
 
 @dataclass(frozen=True)
 class _Extreme:
-    """An aggregate as what the first of the right's rows has by which an order ends. `test`: of the rows that meet it."""
+    """An aggregate as the value by which an order ends, in the first of the right's rows that meet a test."""
 
     column: Column
     order: tuple[Sort, ...]
@@ -90,20 +90,20 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
     sides = sides_of(join.condition, left.columns, right.columns)
     compared = _compared(sides, right)
     rows = _rows_of(term.groups, left, sides, facts)
-    parts = None if rows is not None else _parts_of(term.groups, left, sides, facts)
-    if compared is None or (rows is None and parts is None):
+    is_parted = rows is None
+    rows = rows or _parts_of(term.groups, left, sides, facts)
+    if compared is None or rows is None:
         return None
-    extremes = [one for one in (_extreme(each, right, compared, facts) for each in term.aggregates) if one is not None]
-    if parts is not None:  # An extreme by another column is not found by its value.
-        extremes = [one for one in extremes if len(one.order) == 1]
+    known = (_extreme(each, right, compared, facts) for each in term.aggregates)
+    # Of several rows of a group, the one with the extreme by another column is not found by its value.
+    extremes = [one for one in known if one is not None and not (is_parted and one.order[1:])]
     if not extremes:
         return None
-    found = _Joined(rows or parts, right, join, sides, compared, Copies(new))
+    found = _Joined(rows, right, join, sides, compared, Copies(new))
     made = {one.column: found.add(one) for one in extremes}
     others = tuple(one for one in term.aggregates if one.column not in made)
-    groups: Term = Map(found.rows(), (*passed(term.groups), *(Made(column, value) for column, value in made.items())))
-    if parts is not None:
-        groups = _of_parts(term, groups, new)
+    parts = Map(found.rows(), (*passed(term.groups), *(Made(column, value) for column, value in made.items())))
+    groups = _of_parts(term, parts, new) if is_parted else parts
     if not others:
         return projected(groups, term.columns)
     beside, columns = copied(Aggregate(join, term.groups, others), new)
