@@ -121,13 +121,13 @@ def _compared(sides: Sides, right: Term) -> list[Oriented] | None:
     compared = bounds_of_one(sides.both, frozenset(right.columns))
     if compared is None:
         return _box(sides.both, right)
-    types = ORDERED if len(compared) > 1 else (*ORDERED, "VARCHAR")  # Subtrees know no extremes of texts.
+    types = ORDERED if len(compared) > 1 else (*ORDERED, "VARCHAR")  # How many rows are between texts is not known.
     is_one_type = len({mine.type for _, mine, _ in compared}) == 1
     return compared if is_one_type and type_family(compared[0][2]) in types else None
 
 
 def _box(both: Sequence[Scalar], right: Term) -> list[Oriented] | None:
-    """The two inequalities of a join, if they bound an expression of the right each. Subtrees know extremes of both."""
+    """The two inequalities of a join, if they bound an expression of the right each, by numbers or times."""
     found = [_bound(one, frozenset(right.columns)) for condition in both for one in bounds_of(condition)]
     compared = [one for one in found if one is not None]
     is_known = all(type_family(value) in ORDERED for _, *values in compared for value in values)
@@ -194,9 +194,7 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
         return None
     value, *by = one.arguments
     sorts = tuple(Sort(item, descending) for item in (*by, value))
-    is_nearest = not _is_box(compared) and any(goes_away(bound, sorts[0]) for bound in compared)
-    if not is_nearest and not all(type_family(each) in ORDERED for each in one.arguments):
-        return None
+    is_nearest = any(goes_away(bound, sorts[0]) for bound in compared)
     # What is compared with a bound is not NULL.
     tested = dict.fromkeys((value,) if is_nearest else one.arguments) if by else {}
     present = [Not(IsNull(each)) for each in tested if not columns_of(each) <= never_null(right, facts)]
