@@ -56,6 +56,8 @@ _EXTREMES = {
     **dict.fromkeys(("arg_max", "argmax", "max_by"), (True, 2)),
 }
 """Whether the greatest value is asked for, and the number of arguments."""
+_VALUES = (*ORDERED, "VARCHAR", "BLOB", "BOOLEAN", "UUID")
+"""Types of the arguments."""
 
 
 def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
@@ -190,7 +192,7 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
     read = columns_of(*one.arguments)
     if one.distinct or one.order or not read or not read | columns_of(one.filter) <= frozenset(right.columns):
         return None
-    if len(one.arguments) != arguments or not all(type_family(each) in (*ORDERED, "VARCHAR") for each in one.arguments):
+    if len(one.arguments) != arguments or not all(type_family(each) in _VALUES for each in one.arguments):
         return None
     value, *by = one.arguments
     sorts = tuple(Sort(item, descending) for item in (*by, value))

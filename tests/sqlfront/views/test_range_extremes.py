@@ -22,8 +22,13 @@ VALUES = {
     "DECIMAL(9, 2)": ("0", "1.25", "2", "-1"),
     "DATE": ("'2026-01-01'", "'2026-01-02'", "'2026-01-03'", "'2026-01-04'"),
     "BIGINT": ("0", "1", "-9223372036854775808", "9223372036854775807"),
-    "VARCHAR": ("''", "'a'", "'b'", "'a text that is longer than others'", "'b text'"),
     "HUGEINT": ("0", "-5", "170141183460469231731687303715884105727", "-170141183460469231731687303715884105727"),
+}
+MORE_VALUES = {
+    "VARCHAR": ("''", "'a'", "'b'", "'a text that is longer than others'", "'b text'"),
+    "BLOB": ("''", "'a'", "'\\x80'", "'\\x7f'"),
+    "BOOLEAN": ("true", "false"),
+    "UUID": ("'00000000-0000-0000-0000-000000000000'", "'ffffffff-0000-4000-8000-000000000000'"),
 }
 RANGES = (
     "s.t BETWEEN r.a AND r.b", "s.t > r.a AND r.b > s.t", "r.a <= s.t AND s.t < r.b", "s.t <= r.a", "s.t > r.b",
@@ -52,7 +57,7 @@ class Tables:
 
     def __init__(self, con: sqlfront.Connection, rng: random.Random) -> None:
         self._con, self._rng, self._ids = con, rng, iter(range(10**6))
-        self.time, self.value = rng.choice([one for one in VALUES if one != "VARCHAR"]), rng.choice([*VALUES])
+        self.time, self.value = rng.choice([*VALUES]), rng.choice([*VALUES, *MORE_VALUES])
         con.execute(f"CREATE TABLE r (id INTEGER PRIMARY KEY, k INTEGER, a {self.time}, b {self.time})")
         con.execute(f"CREATE TABLE s (k INTEGER, t {self.time}, u {self.time}, x {self.value}, y INTEGER NOT NULL)")
 
@@ -86,7 +91,7 @@ class Tables:
         return self._one_of(self.time)
 
     def _one_of(self, type_: str) -> str:
-        return self._rng.choice(("NULL", *VALUES[type_]))
+        return self._rng.choice(("NULL", *(VALUES | MORE_VALUES)[type_]))
 
 
 def decided(query: str) -> str:
