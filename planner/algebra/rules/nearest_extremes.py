@@ -32,9 +32,12 @@ from sqlfront.planner.algebra.scalars import (
     Not,
     Ref,
     Scalar,
+    can_fail,
     columns_of,
     conjunction,
     function_name,
+    is_null_where,
+    rejects_nulls,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -67,14 +70,39 @@ def turn_extremes_into_nearest(term: Term, facts: Facts = NO_FACTS) -> Term:
     new = NewColumns(term)
 
     def change(part: Term) -> Term:
-        join = part.input if isinstance(part, Aggregate) and part.groups and part.sets is None else None
-        if not isinstance(part, Aggregate) or not isinstance(join, Join) or join.dependent:
+        join = _join_of(part) if isinstance(part, Aggregate) and part.groups and part.sets is None else None
+        if not isinstance(part, Aggregate) or join is None or join.dependent:
             return part
         sides = {"inner": ((join.left, join.right), (join.right, join.left)), "left": ((join.left, join.right),)}
         turned = (_turned(part, join, left, right, facts, new) for left, right in sides.get(join.kind, ()))
         return next((one for one in turned if one is not None), part)
 
     return rewrite(term, change)
+
+
+def _join_of(term: Aggregate) -> Join | None:
+    """The join whose rows are aggregated, with columns for what is computed of one side, as in `GROUP BY
+    date_trunc('day', r.t)`. None if there is no such join, or a column could fail for a row without a partner."""
+    rows = term.input
+    if isinstance(rows, Join):
+        return rows
+    if not isinstance(rows, Map) or not isinstance(rows.input, Join):
+        return None
+    join = rows.input
+    computed = [made for made in rows.made if made.value != Ref(made.column)]
+    mine, theirs = (
+        [made for made in computed if columns_of(made.value) <= {*side.columns}] for side in (join.left, join.right)
+    )
+    if len(mine) < len(computed) and (join.kind != "inner" or len(mine) + len(theirs) != len(computed)):
+        return None
+    if any(can_fail(made.value) for made in computed):
+        return None
+    right = [made for made in theirs if made not in mine]
+    return replace(join, left=_with(join.left, mine), right=_with(join.right, right))
+
+
+def _with(side: Term, made: Sequence[Made]) -> Term:
+    return extended(side, made) if made else side
 
 
 @dataclass(frozen=True)
@@ -96,7 +124,12 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
     rows = rows or _parts_of(term.groups, left, sides, facts)
     if compared is None or rows is None:
         return None
-    known = (_extreme(each, right, compared, facts) for each in term.aggregates)
+    columns = frozenset(right.columns)
+    known = (
+        _extreme(each, right, compared, facts)
+        for each in term.aggregates
+        if join.kind == "inner" or _leaves_nulls_out(each, columns)
+    )
     # Of several rows of a group, the one with the extreme by another column is not found by its value.
     extremes = [one for one in known if one is not None and not (is_parted and one.order[1:])]
     if not extremes:
@@ -184,6 +217,12 @@ def _of_parts(term: Aggregate, parts: Map, new: NewColumns) -> Term:
         term.groups,
         tuple(replace(one, arguments=(Ref(values[one.column]),), filter=TRUE) for one in extremes),
     )
+
+
+def _leaves_nulls_out(one: Aggregated, right: frozenset[Column]) -> bool:
+    """Whether an aggregate is NULL over the row of NULLs that a left row without a partner has: `max(coalesce(s.x, 0))`
+    is not."""
+    return rejects_nulls(one.filter, right) or any(is_null_where(argument, right) for argument in one.arguments)
 
 
 def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: Facts) -> _Extreme | None:

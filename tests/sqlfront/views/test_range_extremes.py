@@ -42,6 +42,7 @@ BOXES = (
 AGGREGATES = (
     "min(s.x)", "max(s.x)", "min(s.t)", "max(s.t)", "max(s.x) FILTER (WHERE s.y > 2)", "min(s.y + s.k)", "count(*)",
     "sum(s.y)", "count(DISTINCT s.y)", "max(s.u)", "arg_max(s.x, s.y)", "arg_min(s.y, s.x)", "max_by(s.x, s.y - s.k)",
+    "max(coalesce(s.y, 9))", "min(s.x IS NULL)",
 )  # fmt: skip
 
 
@@ -195,3 +196,15 @@ def test_a_changed_row_lists_all_ranges_that_have_it(con: sqlfront.Connection) -
     for time in range(0, 48, 5):
         con.execute(f"INSERT INTO s VALUES ({time}, {time})")
         assert same_bag(con.execute("FROM v").fetchall(), con.execute(query).fetchall())
+
+
+@pytest.mark.parametrize("bound", ["s.t BETWEEN r.a AND r.b", "r.a <= s.t AND r.b < s.u"])
+def test_a_row_without_a_partner_has_what_the_aggregate_makes_of_nulls(con: sqlfront.Connection, bound: str) -> None:
+    con.execute("CREATE TABLE r (id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)")
+    con.execute("CREATE TABLE s (t INTEGER, u INTEGER, x INTEGER)")
+    con.execute("INSERT INTO r VALUES (1, 0, 5), (2, 70, 90); INSERT INTO s VALUES (3, 9, NULL), (4, 8, -2)")
+    made = ("max(coalesce(s.x, 0))", "min(s.x IS NULL)", "max(s.x + 1)", "arg_max(coalesce(s.x, 3), coalesce(s.t, 4))")
+    for number, one in enumerate(made):
+        query = f"SELECT r.id, {one} AS m FROM r LEFT JOIN s ON {bound} GROUP BY r.id"
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        assert same_bag(con.execute(f"FROM v{number}").fetchall(), con.execute(query).fetchall())
