@@ -124,11 +124,11 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
     rows = rows or _parts_of(term.groups, left, sides, facts)
     if compared is None or rows is None:
         return None
-    columns = frozenset(right.columns)
+    theirs = frozenset(right.columns)
     known = (
         _extreme(each, right, compared, facts)
         for each in term.aggregates
-        if join.kind == "inner" or _leaves_nulls_out(each, columns)
+        if join.kind == "inner" or _leaves_nulls_out(each, theirs)
     )
     # Of several rows of a group, the one with the extreme by another column is not found by its value.
     extremes = [one for one in known if one is not None and not (is_parted and one.order[1:])]
