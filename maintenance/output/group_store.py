@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from sqlfront.storage.stores.table import Table
 
 
+Extreme = tuple[Sequence[str], bool]
+"""Columns, and whether their greatest values are asked for, or their least."""
+
+
 class GroupStore:
     """The rows of a relation in a store of all its columns, indexed by those that name a row's group, in each of some
     groupings.
 
     The words of rows are an array for each word of a row, in the order of the store. With `order` the groups of the
     first grouping are sorted by these columns, each with flags; `numbered`: a row's position in its group is known.
-    `extreme`: and the row with the least values of these columns in a subtree, or with the greatest.
+    `extremes`: and the rows with extreme values of columns in a subtree.
     """
 
     def __init__(
@@ -47,17 +51,15 @@ class GroupStore:
         user: str,
         order: Sequence[tuple[str, int]] = (),
         numbered: bool = False,
-        extreme: tuple[Sequence[str], bool] | None = None,
+        extremes: Sequence[Extreme] = (),
     ) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
         self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.indexes = [tuple(map(quote, keys)) for keys in groupings]
         by = tuple((quote(name), flags) for name, flags in order)
         self._order, self._numbered = StoreOrder(self.indexes[0], by) if by else None, numbered
-        self._summaries: tuple[Summary, ...] = ()
-        if extreme is not None:
-            first, *ties = map(quote, extreme[0])
-            self._summaries = (Summary(first, extreme[1], ties=tuple(ties)),)
+        named = ((tuple(map(quote, by)), greatest) for by, greatest in extremes)
+        self._summaries = tuple(Summary(by[0], greatest, ties=by[1:]) for by, greatest in named)
         # A store has one order: a sorted one is for those alone who need it.
         copy = f"sorted: {self._order} {self._summaries or ''}".rstrip() if by else 0
         self.store: LeafStore = relation.open_store(columns, (), (), (), copy)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.group_store import GroupStore, copies
+from sqlfront.maintenance.output.group_store import Extreme, GroupStore, copies
 from sqlfront.maintenance.output.kept_rows import KeptRowsNode
 from sqlfront.maintenance.output.ordered_store import OrderedStore
 from sqlfront.maintenance.output.output_change import OutputChange
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
+LISTED = 6
+"""Predicted steps for a row of the left whose range has a changed row, and for its own row."""
 _SAME: Mapping[str, str] = {}
 
 
@@ -61,14 +63,12 @@ class NearestRowsNode(KeptRowsNode):
         """The store of rows that begin with a row of the left, whose columns have these names here."""
         [time, *keys] = (names.get(one, one) for one in (self.rows.times[0], *(mine for mine, _ in self.rows.keys)))
         others = [(name, 0) for name in names.values() if name != time]
-        extreme = self._extreme_of_left()
-        if extreme is not None:
-            extreme = ([names.get(one, one) for one in extreme[0]], extreme[1])
-        return OrderedStore(relation, keys, [(time, self._direction), *others], self.name, extreme)
+        extremes = [([names.get(one, one) for one in by], greatest) for by, greatest in self._extremes_of_left()]
+        return OrderedStore(relation, keys, [(time, self._direction), *others], self.name, extremes)
 
-    def _extreme_of_left(self) -> tuple[Sequence[str], bool] | None:
-        """The column of the left whose extremes subtrees know, and whether these are the greatest; None without one."""
-        return None
+    def _extremes_of_left(self) -> list[Extreme]:
+        """The extremes of the left that subtrees know."""
+        return []
 
     def _open_right(self, relation: Relation, keys: Sequence[str]) -> OrderedStore:
         """The store of the rows of the right."""
@@ -106,7 +106,7 @@ class NearestRowsNode(KeptRowsNode):
     def planned(name: str, rows: NearestRows) -> Description:
         left, right = table_name(rows.left), table_name(rows.right)
         compared = [(mine, "=", theirs) for mine, theirs in rows.keys]
-        compared += [(mine, operator, rows.times[1]) for mine, operator in rows.compared]
+        compared += rows.compared
         tie = " AND ".join(f"{left}.{mine} {operator} {right}.{theirs}" for mine, operator, theirs in compared)
         return Description(
             name,
@@ -129,12 +129,14 @@ class NearestRowsNode(KeptRowsNode):
         place = 2 * (table_depth(left) + table_depth(right))
         steps = dict.fromkeys(found.inputs, 0.0)
         steps[self.rows.left] += place + self.rows.count
-        steps[self.rows.right] += place + self._concerned() * (place + self.rows.count)
+        listed, searched = self._concerned()
+        steps[self.rows.right] += place + listed * LISTED + searched * (place + self.rows.count)
         return replace(found, predicted=steps)
 
-    def _concerned(self) -> float:
-        """How many rows of the left a changed row of the right concerns on average: each is concerned by so many."""
-        return self.left.store.table.live * self.rows.count / max(self.right.store.table.live, 1)
+    def _concerned(self) -> tuple[float, float]:
+        """How many rows of the left a changed row of the right lists on average beside those whose partners it
+        changes, and how many these are: each row has so many partners."""
+        return 0, self.left.store.table.live * self.rows.count / max(self.right.store.table.live, 1)
 
     def stores(self) -> Iterator[tuple[str, str, GroupStore]]:
         for name, kept in (
@@ -191,59 +193,70 @@ class NearestRowsNode(KeptRowsNode):
     def _tests(self) -> PairTests:
         [one] = self.rows.compared
         reached = [self._test_of_left(store, *one) for store in (self.left, self.own)]
-        return PairTests(
-            self._test_of_right(*one), None, reached[0], reached[1], None, None, self.rows.count, self.rows.outer
-        )
+        return PairTests(self._test_of_right(*one), None, reached[0], reached[1], self.rows.count, self.rows.outer)
 
-    def _test_of_right(self, mine: str, operator: str) -> list[int]:
+    def _test_of_right(self, mine: str, operator: str, theirs: str) -> list[int]:
         """The test of rows of the right by a column of one of the left. A NULL meets no comparison."""
         is_later = operator in ("<", "<=")
-        return self.right.test(self.rows.times[1], self.left, mine, operator, nulls_last=is_later)
+        return self.right.test(theirs, self.left, mine, operator, nulls_last=is_later)
 
-    def _test_of_left(self, store: OrderedStore, mine: str, operator: str) -> list[int]:
+    def _test_of_left(self, store: OrderedStore, mine: str, operator: str, theirs: str) -> list[int]:
         """The test of a column of the left, in a store of its rows or of the node's own, by a row of the right."""
         column = mine if store is self.left else self._own_names[mine]
         is_later = operator in ("<", "<=")
-        return store.test(column, self.right, self.rows.times[1], MIRRORED[operator], nulls_last=is_later)
+        return store.test(column, self.right, theirs, MIRRORED[operator], nulls_last=is_later)
 
 
 class ExtremeRowsNode(NearestRowsNode):
-    """The extreme one of the right's rows within a range of each row of the left; see `Node`.
+    """The extreme one of the right's rows within a range or a box of each row of the left; see `Node`.
 
-    The right is sorted by time, and subtrees know their extreme row: a row of the left finds its own in O(log N). The
-    left is sorted by one bound, and subtrees know the extreme of the other: a changed row of the right lists the rows
-    whose ranges have it, O(log N) for each.
+    The right is sorted by time, and subtrees know their extreme row, and that of the second column: a row of the left
+    finds its own in O(log N), in a box in O(log N) for each row of the box at worst. The left is sorted by one bound,
+    and subtrees know the extreme of the other: a changed row of the right lists the rows whose ranges have it, O(log N)
+    for each. Those with a better value than the changed row's stay as they are.
     """
 
     rows: ExtremeRows
 
     def _open_right(self, relation: Relation, keys: Sequence[str]) -> OrderedStore:
-        extreme = (self.rows.by, self.rows.greatest)
-        return OrderedStore(relation, keys, [(self.rows.times[1], 0)], self.name, extreme)
+        extremes: list[Extreme] = [(self.rows.by, self.rows.greatest)]
+        extremes += [((theirs,), operator in ("<", "<=")) for _, operator, theirs in self.rows.beside]
+        return OrderedStore(relation, keys, [(self.rows.times[1], 0)], self.name, extremes)
 
-    def _concerned(self) -> float:
-        """Those whose ranges have the row; by a sample."""
+    def _concerned(self) -> tuple[float, float]:
+        """Those whose ranges have the row, by a sample; and those of them whose extreme it is."""
         from sqlfront.maintenance.view.range_shares import PairTest, measured_share
 
-        table, time = self.left.store.table, self.rows.times[1]
+        table = self.left.store.table
         tests = [
-            PairTest(quote(mine), operator, quote(time), order_places(self.left.codec_of(mine), 0))
-            for mine, operator in self.rows.compared
+            PairTest(quote(mine), operator, quote(theirs), order_places(self.left.codec_of(mine), 0))
+            for mine, operator, theirs in self.rows.compared
         ]
         keys = [(quote(mine), quote(theirs)) for mine, theirs in self.rows.keys]
         share = measured_share(self.left.store, self.right.store, keys, tests)
         groups = table.groups[self.left.index_number()].live
-        return table.live / max(groups, 1) * (0.5 if share is None else share)
+        listed = table.live / max(groups, 1) * (0.5 if share is None else share)
+        return listed, listed if self._better() is None else min(listed, super()._concerned()[1])
 
-    def _extreme_of_left(self) -> tuple[Sequence[str], bool] | None:
-        return next((((mine,), operator in (">", ">=")) for mine, operator in self.rows.second), None)
+    def _extremes_of_left(self) -> list[Extreme]:
+        return [((mine,), operator in (">", ">=")) for mine, operator, _ in self.rows.second]
 
     def _tests(self) -> PairTests:
-        first = self.rows.compared[0]
-        beside = [self._test_of_left(store, *one) for store in (self.left, self.own) for one in self.rows.second]
+        rows, sides = self.rows, (self.left, self.own)
+        first, *others = rows.compared
+        reached = [self._test_of_left(store, *first) for store in sides]
+        beside = [self._test_of_left(store, *one) for store in sides for one in others]
         mine, own = beside or (None, None)
-        bounds = {operator[0]: self._test_of_right(column, operator) for column, operator in self.rows.compared}
-        reached = [self._test_of_left(store, *first) for store in (self.left, self.own)]
-        return PairTests(
-            bounds.get("<"), bounds.get(">"), reached[0], reached[1], mine, own, 0, self.rows.outer
-        )  # fmt: skip
+        bounds = {one[1][0]: self._test_of_right(*one) for one in rows.compared if one not in rows.beside}
+        second = next((self._test_of_right(*one) for one in rows.beside), None)
+        lower, upper = bounds.get("<"), bounds.get(">")
+        return PairTests(lower, upper, reached[0], reached[1], 0, rows.outer, second, mine, own, self._better())
+
+    def _better(self) -> list[int] | None:
+        """The test of own rows whose value is better than that of a row of the right; None if rows do not show by what
+        they are found. NULL is the worst value."""
+        if len(self.rows.by) > 1:
+            return None
+        shown, _ = self.rows.columns[-1]
+        operator = "<" if self.rows.greatest else ">"
+        return self.own.test(shown, self.right, self.rows.by[0], operator, nulls_last=not self.rows.greatest)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sqlfront.maintenance.output.group_store import GroupStore
+from sqlfront.maintenance.output.group_store import Extreme, GroupStore
 from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
@@ -32,9 +32,9 @@ class OrderedStore(GroupStore):
         keys: Sequence[str],
         order: Sequence[tuple[str, int]],
         user: str,
-        extreme: tuple[Sequence[str], bool] | None = None,
+        extremes: Sequence[Extreme] = (),
     ) -> None:
-        super().__init__(relation, [keys], user, order, extreme=extreme)
+        super().__init__(relation, [keys], user, order, extremes=extremes)
         self._keys = keys
 
     @cached_property

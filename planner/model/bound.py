@@ -42,6 +42,7 @@ TOUCHED_ROWS = Quantity("rows of the touched groups", "rows of the touched group
 FRAME_ROWS = Quantity("rows of the frames around the row", "rows of a block's frames")
 TOUCHED_ISLANDS = Quantity("rows of the touched islands", "rows of the touched islands")
 RANGES_MET = Quantity("rows whose ranges have the row", "rows of a block whose ranges have the row")
+BOXES_MET = Quantity("rows within their boxes", "rows of a block within boxes")
 LATER_ISLANDS = Quantity("later islands of the partition", "later islands of the partition")
 SORTED_ROWS = Quantity("rows log rows", "rows log rows", positive=True)
 

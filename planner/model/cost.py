@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from sqlfront.planner.model.bound import (
     BLOCK_ROWS,
+    BOXES_MET,
     CONSTANT_BOUND,
     EXTENDED_CHANGE,
     EXTENDED_RESULT,
@@ -138,6 +139,11 @@ NEAREST = replace(RANGES, update=LOGARITHMIC_BOUND.plus(RESULT_CHANGE))
 
 EXTREMES = replace(RANGES, update=replace(LOGARITHMIC_BOUND, terms=(Term(RANGES_MET, logs=1),)))
 """Extremes within ranges of sides in order: a search along subtree extremes for each row whose range has the row."""
+
+EXTREMES_IN_BOXES = replace(
+    EXTREMES, update=replace(EXTREMES.update, terms=(*EXTREMES.update.terms, Term(BOXES_MET, logs=1)))
+)
+"""The same within bounds of two columns: at worst a search meets all rows of its box."""
 
 ISLANDS = replace(RANGES, update=LOGARITHMIC_BOUND.plus(TOUCHED_ISLANDS))
 """Islands of rows in order: look-ups in search trees, and the rows of the islands that a change touches."""

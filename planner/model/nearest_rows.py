@@ -1,5 +1,5 @@
 """The rows of an as-of join as plan data: each row of a relation with the nearest rows of another, or with the extreme
-value within a range of it."""
+value within a range or a box of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from sqlfront.planner.model.bound import RESULT_CHANGE, Bound, Term
 from sqlfront.planner.model.computed_rows import OneShard
-from sqlfront.planner.model.cost import EXTREMES, NEAREST, Cost
+from sqlfront.planner.model.cost import EXTREMES, EXTREMES_IN_BOXES, NEAREST, Cost
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+Compared = tuple[str, str, str]
+"""A column of the left, an operator and a column of the right."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ class NearestRows:
         return f"the rows of the {self.label}"
 
     @property
-    def compared(self) -> tuple[tuple[str, str], ...]:
-        """The column of the left that is compared with the right's time, and the operator."""
-        return ((self.times[0], self.operator),)
+    def compared(self) -> tuple[Compared, ...]:
+        """The comparison of the times."""
+        return ((self.times[0], self.operator, self.times[1]),)
 
     @property
     def nearest(self) -> str:
@@ -102,19 +104,24 @@ class NearestRows:
 @dataclass(frozen=True)
 class ExtremeRows(NearestRows):
     """Rows of the relation `left`, each with the row of `right` that has the least values of the columns `by`, or the
-    greatest, among the rows with equal `keys` whose time meets the comparison with the left's time and, if there are
-    `second` ones, that with these.
+    greatest, among the rows with equal `keys` that meet the comparison of the times and, if there is one, the `second`.
 
-    NULL is the value where all partners have NULL. `second` are a column of the left and its operator.
+    NULL is the value where all partners have NULL. The second comparison is of the right's time, in the other direction
+    than the first, or of another column of the right, which has no NULL: then the rows lie in a box.
     """
 
-    second: tuple[tuple[str, str], ...] = ()
+    second: tuple[Compared, ...] = ()
     greatest: bool = False
     by: tuple[str, ...] = ()
 
     @property
+    def beside(self) -> tuple[Compared, ...]:
+        """The second comparison, if it is of another column of the right than the time."""
+        return tuple(one for one in self.second if one[2] != self.times[1])
+
+    @property
     def label(self) -> str:
-        return f"{'ARG_' if len(self.by) > 1 else ''}{'MAX' if self.greatest else 'MIN'} within ranges"
+        return f"{'ARG_' if len(self.by) > 1 else ''}{'MAX' if self.greatest else 'MIN'} within {self._places}"
 
     @property
     def nearest(self) -> str:
@@ -123,16 +130,20 @@ class ExtremeRows(NearestRows):
 
     @property
     def cost(self) -> Cost:
-        return EXTREMES
+        return EXTREMES_IN_BOXES if self.beside and self.by[0] != self.times[1] else EXTREMES
 
     @property
     def note(self) -> str:
         return (
             f"{self.label}: both sides are kept in order, with extremes of subtrees; a row of the left looks its value "
-            "up, a row of the right lists the rows of the left in whose ranges it is"
+            f"up, a row of the right lists the rows of the left in whose {self._places} it is"
         )
 
     @property
-    def compared(self) -> tuple[tuple[str, str], ...]:
-        """The columns of the left that are compared with the right's time, with their operators."""
-        return ((self.times[0], self.operator), *self.second)
+    def compared(self) -> tuple[Compared, ...]:
+        """The comparisons."""
+        return (*super().compared, *self.second)
+
+    @property
+    def _places(self) -> str:
+        return "boxes" if self.beside else "ranges"

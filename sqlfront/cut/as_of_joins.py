@@ -63,16 +63,17 @@ class _Nearest:
         else:
             left.conditions += sides.left
         equated = [pair.theirs for pair in sides.pairs if not pair.nulls]
-        right.conditions += [*sides.right, *(Not(IsNull(value)) for value in (*equated, theirs))]
+        met = dict.fromkeys([*equated, *(one for _, _, one in compared)])
+        right.conditions += [*sides.right, *(Not(IsNull(value)) for value in met)]
         self._keys = [self._columns(pair, left, right) for pair in self._pairs]
         times = [self._columns(Pair(mine, theirs), left, right) for _, mine, theirs in compared]
         self._times, self._time = times[0], times[0][1]
-        self._bounds = [(mine, operator) for (mine, _), (operator, _, _) in zip(times, compared, strict=True)]
+        self._bounds = [(mine, operator, other) for (mine, other), (operator, *_) in zip(times, compared, strict=True)]
         self._by = [right.column(one.value, one.value.type) for one in term.order]
         ties = dict(zip(self._by[1:], term.order[1:], strict=True))
         self._ties = {column: one for column, one in ties.items() if column != self._time}
         self._left, self._right = left.rows(), right.rows()
-        for column in (*(mine for mine, _ in self._bounds), *self._right.columns):
+        for column in (*(mine for mine, _, _ in self._bounds), *self._right.columns):
             if not is_orderable(column.type):
                 raise self._refused(f"values of {column.name}, of type {column.type}, have no order here")
 
@@ -83,7 +84,7 @@ class _Nearest:
         ties += [Sort(Ref(column)) for column in self._right.columns if column not in self._ties]
         keys = zip(self._pairs, self._keys, strict=True)
         same = [Compare(pair.operator, Ref(mine), Ref(theirs)) for pair, (mine, theirs) in keys]
-        bounds = [Compare(operator, Ref(mine), Ref(time)) for mine, operator in self._bounds]
+        bounds = [Compare(operator, Ref(mine), Ref(other)) for mine, operator, other in self._bounds]
         condition = conjunction([*same, *bounds])
         if term.count > 1 or not self._is_nearest:
             nearest = Sort(Ref(time), descending=self._operator in (">", ">="))
@@ -116,7 +117,7 @@ class _Nearest:
             self._term.count,
         )
         if not self._is_nearest:
-            second = tuple((names[mine], operator) for mine, operator in self._bounds[1:])
+            second = tuple((names[mine], operator, names[other]) for mine, operator, other in self._bounds[1:])
             by = tuple(names[column] for column in self._by)
             rows = ExtremeRows(**vars(rows), second=second, greatest=self._term.order[0].descending, by=by)
         table = blocks.add_view(rows)

@@ -178,12 +178,17 @@ RUN_SIZE, RUN_ROOT, RUN_BYTES, RUN_ENTRIES, RUN_SECOND, RUN_LEVELS, RUN_LEAVES, 
 ) = range(15)  # fmt: skip
 # Where the words of a changed row lie in encoded rows: the width of these, then a list of places.
 PAIRS_LEFT_SOURCE, PAIRS_RIGHT_SOURCE = 15, 16
-# Tests (0: none): of the right by a row of the left, a lower and an upper bound; of the left, and of own rows, by a row
-# of the right, and beside that those of the columns of extremes.
-PAIRS_LOWER, PAIRS_UPPER, PAIRS_REACHED, PAIRS_OWN_REACHED, PAIRS_BESIDE, PAIRS_OWN_BESIDE = range(17, 23)
+# Tests (0: none): of the right by a row of the left, a lower and an upper bound, and one of a second column; of the
+# left, and of own rows, by a row of the right, and beside that those of the columns of extremes; of own rows with a
+# better value than a row of the right.
+PAIRS_LOWER, PAIRS_UPPER, PAIRS_SECOND = 17, 18, 19
+PAIRS_REACHED, PAIRS_OWN_REACHED, PAIRS_BESIDE, PAIRS_OWN_BESIDE, PAIRS_BETTER = range(20, 25)
 # How many copies are joined, 0: the extreme row; whether rows without a partner are kept; where own words come from:
-# a list of (own place, left place), and one of (own place, right place, word of NULL); room for an own row.
-PAIRS_MOST, PAIRS_OUTER, PAIRS_LAID, PAIRS_SHOWN, PAIRS_ROW = range(23, 28)
-# Lists: changed rows of the left and of the right, addresses of rows to look at again, made rows, slots to net these.
-PAIRS_MOVED, PAIRS_CAME, PAIRS_LEFTS, PAIRS_OWNS, PAIRS_MADE, PAIRS_SLOTS = range(28, 28 + 6 * LIST_WORDS, LIST_WORDS)
-PAIRS_SIZE = 28 + 6 * LIST_WORDS
+# a list of (own place, left place), and one of (own place, right place, word of NULL); room for an own row. The places
+# in an own row of the words of a row of the left.
+PAIRS_MOST, PAIRS_OUTER, PAIRS_LAID, PAIRS_SHOWN, PAIRS_ROW, PAIRS_OWN_LEFT = range(25, 31)
+# Lists: changed rows of the left and of the right, addresses of rows to look at again, made rows, slots to net these,
+# subtrees that are still to be searched.
+(
+    PAIRS_MOVED, PAIRS_CAME, PAIRS_LEFTS, PAIRS_OWNS, PAIRS_MADE, PAIRS_SLOTS, PAIRS_STACK, PAIRS_SIZE
+) = range(31, 31 + 8 * LIST_WORDS, LIST_WORDS)  # fmt: skip

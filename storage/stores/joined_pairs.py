@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -34,16 +35,21 @@ class SortedRows(NamedTuple):
 
 class PairTests(NamedTuple):
     """Tests of rows of the right by one of the left, and of the left and the own rows by one of the right, as words;
-    None for no test. With `most` 0 the partner is the extreme row between the bounds, else the first `most` copies."""
+    None for no test. With `most` 0 the partner is the extreme row between the bounds, else the first `most` copies.
+
+    `second` tests the column of the right's second summary, `beside` and `own_beside` that of the left's first. Own
+    rows that pass `better` do not change with the row of the right."""
 
     lower: Sequence[int] | None
     upper: Sequence[int] | None
     reached: Sequence[int]
     own_reached: Sequence[int]
-    beside: Sequence[int] | None
-    own_beside: Sequence[int] | None
     most: int
     outer: bool
+    second: Sequence[int] | None = None
+    beside: Sequence[int] | None = None
+    own_beside: Sequence[int] | None = None
+    better: Sequence[int] | None = None
 
 
 class NearestPairs:
@@ -73,12 +79,14 @@ class NearestPairs:
             self._words[place : place + 5] = side.table.address, group, side.number, words, key
         for place, (width, places) in zip((at.PAIRS_LEFT_SOURCE, at.PAIRS_RIGHT_SOURCE), sources, strict=True):
             self._words[place] = self._hold([width, len(places), *places])
-        for place, test in enumerate(tests[:6], at.PAIRS_LOWER):
+        held = (tests.lower, tests.upper, tests.second, tests.reached, tests.own_reached)
+        for place, test in enumerate((*held, tests.beside, tests.own_beside, tests.better), at.PAIRS_LOWER):
             self._words[place] = 0 if test is None else self._hold(test)
         self._words[at.PAIRS_MOST], self._words[at.PAIRS_OUTER] = tests.most, tests.outer
         self._words[at.PAIRS_LAID] = self._hold([len(laid), *(word for pair in laid for word in pair)])
         self._words[at.PAIRS_SHOWN] = self._hold([len(shown), *(word for one in shown for word in one)])
         self._words[at.PAIRS_ROW] = self._hold([0] * self._width)
+        self._words[at.PAIRS_OWN_LEFT] = self._hold([len(laid), *(own for own, _ in sorted(laid, key=itemgetter(1)))])
         self._address, self._scratch_at = int(self._words.ctypes.data), int(self._scratch.ctypes.data)
         weakref.finalize(self, _free_lists, self._words, 0).atexit = False
 

@@ -18,6 +18,7 @@ from sqlfront.storage.kernels.layout import (
     LIST_AT,
     LIST_USED,
     PAIRS_BESIDE,
+    PAIRS_BETTER,
     PAIRS_CAME,
     PAIRS_LAID,
     PAIRS_LEFT,
@@ -34,6 +35,7 @@ from sqlfront.storage.kernels.layout import (
     PAIRS_OWN_GROUP,
     PAIRS_OWN_INDEX,
     PAIRS_OWN_KEY,
+    PAIRS_OWN_LEFT,
     PAIRS_OWNS,
     PAIRS_REACHED,
     PAIRS_RIGHT,
@@ -43,8 +45,10 @@ from sqlfront.storage.kernels.layout import (
     PAIRS_RIGHT_SOURCE,
     PAIRS_RIGHT_WORDS,
     PAIRS_ROW,
+    PAIRS_SECOND,
     PAIRS_SHOWN,
     PAIRS_SLOTS,
+    PAIRS_STACK,
     PAIRS_UPPER,
     ROWS,
     STEPS,
@@ -54,6 +58,7 @@ from sqlfront.storage.kernels.layout import (
 from sqlfront.storage.kernels.memory import load, load32, memcpy, store
 from sqlfront.storage.kernels.numbers.limbs import sign_of
 from sqlfront.storage.kernels.programs.net import net_rows
+from sqlfront.storage.kernels.tables.extreme_search import within
 from sqlfront.storage.kernels.tables.nearest import (
     append_address,
     list_at,
@@ -93,8 +98,9 @@ def change_pairs(node, scratch, left, left_rows, right, right_rows):
                 bring_partners(node, scratch, PAIRS_CAME, side, PAIRS_REACHED + place, i, min(WAVE, comings - i))
         list_reached(node, scratch, load(node, PAIRS_CAME + LIST_AT) + i * width)
     if moves + comings > 1:  # Several changes may reach the same row.
-        net_list(node, lefts, 2)
         net_list(node, owns, 2)
+    if moves + comings > 1 or load(node, PAIRS_BETTER) != 0:
+        net_list(node, lefts, 2)
     for i in range(load(owns, LIST_USED) // 2):
         append_old(node, load(load(owns, LIST_AT), 2 * i))
     for i in range(load(lefts, LIST_USED) // 2):
@@ -216,7 +222,31 @@ def list_reached(node, scratch, row):
         test = load(node, PAIRS_REACHED + place)
         beside = load(node, PAIRS_BESIDE + place)
         found = node + (PAIRS_OWNS if place == 1 else PAIRS_LEFTS) * 8
+        first = load(found, LIST_USED)
         list_range(load(node, side), load(node, side + 2), group, group_row, row, test, end, beside, scratch, found)
+        if place == 1 and load(node, PAIRS_BETTER) != 0:
+            leave_better(node, scratch, row, first)
+
+
+@kernel("void(int64,int64,int64,int64)")
+def leave_better(node, scratch, row, first):
+    """Take own rows with a better value than a row of the right out of their list, from its word `first` on, and their
+    rows of the left out of those that are looked at for that row."""
+    owns = node + PAIRS_OWNS * 8
+    listed = load(owns, LIST_AT)
+    kept = first
+    for i in range(first, load(owns, LIST_USED), 2):
+        own = load(listed, i)
+        if not within(load(node, PAIRS_BETTER), row, own):
+            store(listed, kept, own)
+            kept += 2
+            continue
+        left = row_of(load(node, PAIRS_LEFT), scratch, own, load(node, PAIRS_OWN_LEFT))
+        if left != 0:  # It was listed with 1: what nets to 0 is left out.
+            target = take_words(node + PAIRS_LEFTS * 8, 2)
+            store(target, 0, left)
+            store(target, 1, -1)
+    store(owns, LIST_USED, kept)
 
 
 @kernel("void(int64,int64)")
@@ -240,7 +270,9 @@ def append_pairs(node, scratch, address):
     wanted = load(node, PAIRS_MOST)
     found = 0
     if wanted == 0:
-        partner = last_within(right, scratch, root, lower, load(node, PAIRS_UPPER), address)
+        stack = node + PAIRS_STACK * 8
+        second = load(node, PAIRS_SECOND)
+        partner = last_within(right, scratch, stack, root, lower, load(node, PAIRS_UPPER), second, address)
         if partner != 0:
             append_pair(node, address, partner, count)
             found = 1

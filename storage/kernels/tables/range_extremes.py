@@ -1,67 +1,74 @@
-"""The extreme of the members of an ordered group within a range, along subtree extremes: the first summary of rows.
+"""The extreme of the members of an ordered group within bounds of one column or of two, along subtree summaries.
 
-A range has one bound or two, as tests of range_scan. The members within it are the topmost of them, and subtrees to its
-left and right, of which each level has one at most. So O(log group) extremes are compared for each row that asks.
+The first summary of rows is the extreme row of a subtree, the second one the extreme of the second column. A search
+goes to the subtree with the better extreme first. It leaves out subtrees whose extreme is no better than the row found,
+and those without a row within the bound of the second column (a priority search tree, McCreight 1985, by two orders).
+
+O(log group) expected within bounds of one column, and where the list is in the order of the first summary. Otherwise
+each subtree that is searched has a row within all bounds: O((rows within the bounds + 1) log group) at worst.
 """
 
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.layout import ROWS, STEPS, TAIL, WIDTH
+from sqlfront.storage.kernels.layout import LIST_AT, LIST_USED, ROWS, STEPS, TAIL, WIDTH
 from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.extreme_search import within
+from sqlfront.storage.kernels.tables.nearest import take_words
 from sqlfront.storage.kernels.tables.row_order import compare_rows
 from sqlfront.storage.kernels.tables.subtree_summaries import extreme_below, summary_order
 
 
-@kernel("int64(int64,int64,int64)")
-def last_of(table, one, other):
-    """Of two rows, by their addresses, the one that is last in the second order; 0 is no row."""
-    if one == 0 or other == 0:
-        return one + other
-    return one if compare_rows(summary_order(table, 0), one, other) >= 0 else other
-
-
-@kernel("int64(int64,int64)")
-def last_below(table, node):
-    """The row that is last in the second order of those at and below a node (0: none)."""
-    return 0 if node == 0 else extreme_below(table, load(table, ROWS) + (node - 1) * load(table, WIDTH) * 8, 0)
-
-
-@kernel("int64(int64,int64,int64,int64,int64,int64)")
-def last_passing(table, scratch, node, test, row, side):
-    """The row that is last in the second order of those at and below a node that pass a bound. Rows that fail it lie at
-    the `side` (0: left) of those that pass."""
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
+def last_within(table, scratch, stack, node, lower, upper, beside, row):
+    """The row that is last in the order of the first summary of those at and below a node that pass all bounds of a row
+    (0: no bound), by its address; 0 if none does. `beside` bounds the column of the second summary. `stack` is a list
+    of words for the search."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
     sides = 2 * load(table, TAIL)
     found = 0
     steps = 0
+    store(stack, LIST_USED, 0)
     while node != 0:
-        address = load(table, ROWS) + (node - 1) * load(table, WIDTH) * 8
-        passing = within(test, row, address)
-        if passing:
-            found = last_of(table, last_of(table, found, address), last_below(table, load32(address, sides + 1 - side)))
-        node = load32(address, sides + (side if passing else 1 - side))
+        address = rows + (node - 1) * width
+        last = extreme_below(table, address, 0)
         steps += 1
+        below = 0
+        if is_better(table, last, found) and (beside == 0 or within(beside, row, extreme_below(table, address, 1))):
+            if is_within(lower, row, last) and is_within(upper, row, last) and is_within(beside, row, last):
+                found = last
+            elif not is_within(lower, row, address):
+                below = load32(address, sides + 1)
+            elif not is_within(upper, row, address):
+                below = load32(address, sides)
+            else:
+                if is_within(beside, row, address) and is_better(table, address, found):
+                    found = address
+                left = load32(address, sides)
+                below = load32(address, sides + 1)
+                if left != 0 and below != 0:
+                    last_left = extreme_below(table, rows + (left - 1) * width, 0)
+                    is_left_first = is_better(table, last_left, extreme_below(table, rows + (below - 1) * width, 0))
+                    store(take_words(stack, 1), 0, below if is_left_first else left)
+                    below = left if is_left_first else below
+                else:
+                    below += left
+        node = below
+        if node == 0 and load(stack, LIST_USED) > 0:
+            store(stack, LIST_USED, load(stack, LIST_USED) - 1)
+            node = load(load(stack, LIST_AT), load(stack, LIST_USED))
     store(scratch, STEPS, load(scratch, STEPS) + steps)
     return found
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64)")
-def last_within(table, scratch, node, lower, upper, row):
-    """The row that is last in the second order of those at and below a node that pass both bounds of a row (0: no
-    bound), by its address; 0 if none does."""
-    sides = 2 * load(table, TAIL)
-    while node != 0:
-        address = load(table, ROWS) + (node - 1) * load(table, WIDTH) * 8
-        store(scratch, STEPS, load(scratch, STEPS) + 1)
-        left = load32(address, sides)
-        right = load32(address, sides + 1)
-        if lower != 0 and not within(lower, row, address):
-            node = right
-        elif upper != 0 and not within(upper, row, address):
-            node = left
-        else:
-            one = last_below(table, left) if lower == 0 else last_passing(table, scratch, left, lower, row, 0)
-            other = last_below(table, right) if upper == 0 else last_passing(table, scratch, right, upper, row, 1)
-            return last_of(table, last_of(table, one, address), other)
-    return 0
+@kernel("boolean(int64,int64,int64)")
+def is_better(table, one, other):
+    """Whether a row comes after another one (0: none) in the order of the first summary."""
+    return other == 0 or compare_rows(summary_order(table, 0), one, other) > 0
+
+
+@kernel("boolean(int64,int64,int64)")
+def is_within(test, row, member):
+    """Whether a member passes a test, if there is one."""
+    return test == 0 or within(test, row, member)

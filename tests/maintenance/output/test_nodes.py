@@ -158,8 +158,21 @@ GROUPS: dict[str, ComputedRows] = {
         "<=",
         (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("m", "BIGINT")),
         ("c",),
-        second=(("b", ">="),),
+        second=(("b", ">=", "b"),),
         by=("c",),
+    ),
+    "the greatest value within a box": ExtremeRows(
+        "main.r",
+        "main.u",
+        (),
+        ("a", "b"),
+        "<=",
+        (("a", "BIGINT"), ("b", "BIGINT"), ("s", "VARCHAR"), ("m", "BIGINT")),
+        ("b",),
+        outer=True,
+        second=(("b", "<", "c"),),
+        greatest=True,
+        by=("b",),
     ),
 }
 
@@ -192,12 +205,13 @@ def make(con: sqlfront.Connection, kind: str) -> Node:
 class Stream:
     """Random epochs over the two tables: NULLs, duplicates, rows that go and return, and time that goes on.
 
-    The right of nearest rows has no NULL in its keys and its time: the planner leaves such rows out."""
+    The right of nearest rows has no NULL in its keys and its times: the planner leaves such rows out."""
 
     def __init__(self, engine: Engine, seed: int, node: Node) -> None:
         self._engine, self._rng = engine, random.Random(seed)
         rows = node.rows if isinstance(node, NearestRowsNode) else None
-        self._present = set[str]() if rows is None else {*(theirs for _, theirs in rows.keys), rows.times[1]}
+        times = () if rows is None else [theirs for _, _, theirs in rows.compared]
+        self._present = set[str]() if rows is None else {*(theirs for _, theirs in rows.keys), *times}
         self._rows: dict[str, Counter[tuple[object, ...]]] = {"main.r": Counter(), "main.u": Counter()}
 
     def epoch(self) -> Applied:

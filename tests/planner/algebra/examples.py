@@ -658,6 +658,15 @@ def latest_of_each_pair() -> Term:
     return Aggregate(joined, cols(r, "a b"), made)
 
 
+def greatest_of_each_group() -> Term:
+    """Bounds of two columns of s, and several rows of r in a group: the greatest of what each row of r finds."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    bounds = compare(col(s, "s_b"), "<=", col(r, "b")), compare(col(r, "b"), "<", col(s, "s_c"))
+    made = (q.one("greatest", "max({before}{0})", col(s, "s_c"), type="INTEGER"), q.one("n", "count(*)"))
+    return Aggregate(Join("inner", r, s, both(*bounds)), cols(r, "a"), made)
+
+
 def groups_in_a_chain() -> Term:
     """Groups with values in a chain: the first have their least, the last their greatest, the others the next."""
     q = Query()
@@ -730,7 +739,7 @@ EXAMPLES = {
         of_both_sides_without_a_later_row, with_a_row_between,
     ),
     "turn_first_rows_into_nearest": (nearest_price, next_of_distinct, first_partner_within_bounds),
-    "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair),
+    "turn_extremes_into_nearest": (range_of_each_order, latest_of_each_pair, greatest_of_each_group),
     "turn_row_numbers_into_islands": (values_in_a_row, runs_of_values),
     "remove_distinct": (distinct_key, distinct_right),
     "turn_distinct_into_neighbours": (groups_in_a_chain, counted_in_a_range),

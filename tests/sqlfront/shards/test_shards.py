@@ -61,6 +61,9 @@ QUERIES = {
     "the row of an extreme": "SELECT arg_max(b, n) AS b, arg_min(a, b) AS a, max(n) AS n FROM r",
     "distinct values of all": "SELECT count(DISTINCT c) AS n, sum(DISTINCT c) AS total, avg(DISTINCT c) AS mean FROM s",
     "distinct values of each": "SELECT n, count(DISTINCT s.c) AS m FROM r, s WHERE r.b = s.b GROUP BY n HAVING m > 1",
+    "extremes within bounds": (
+        "SELECT r.a, max(s.c) AS m FROM r, s WHERE r.b = s.b AND r.n < s.c AND r.a < s.m GROUP BY r.a"
+    ),
     "ordered pairs": "SELECT count(*) AS n FROM r, s WHERE r.b = s.b AND r.a < s.c",
 }
 

@@ -61,6 +61,7 @@ VIEWS = {
     "missing": "SELECT a, s FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND d > 3)",
     "compared": "SELECT t.a, u.a AS b FROM t JOIN u ON t.a < u.a",
     "sums of ranges": "SELECT u.a, sum(t.f) AS f FROM u JOIN t ON t.a <= u.a GROUP BY u.a",
+    "extremes in boxes": "SELECT u.a, max(t.f) AS f FROM u JOIN t ON t.a <= u.a AND t.f < u.a GROUP BY u.a",
     "first rows": "SELECT t.a, u.d, f + d AS sum FROM t JOIN u USING (a) ORDER BY f + d DESC LIMIT 7",
     "first of a union": "SELECT a, f FROM t UNION ALL SELECT a, d::DOUBLE FROM u ORDER BY f DESC, a LIMIT 5",
     "either": "SELECT a FROM t UNION SELECT a FROM u",
