@@ -87,6 +87,7 @@ OPERATORS: dict[Rule | FactRule, tuple[type, ...]] = {
     strengthen_equalities: (Filter, Join),
     turn_row_numbers_into_islands: (Window,),
     remove_distinct: (Distinct, SetOperation, Aggregate, Join),
+    turn_distinct_on_into_first_rows: (Distinct,),
     share_common: (Join, SetOperation, Recursion),
     **dict.fromkeys(
         (
