@@ -31,7 +31,14 @@ from sqlfront.storage.codecs.arrow_batches import numbers_of
 from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import exact, quote
-from sqlfront.write.returned import captured_relation, commit_captured, told_relation, write_returned, write_told
+from sqlfront.write.returned import (
+    captured_relation,
+    commit_captured,
+    names_interval,
+    told_relation,
+    write_returned,
+    write_told,
+)
 from sqlfront.write.two_statements import two_statements
 
 if TYPE_CHECKING:
@@ -160,23 +167,13 @@ def unit(session: Session, key: Key | None = None) -> Iterator[Transaction]:
 
 def _write_table(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> pa.Table | int:
     database, con = session.database, session.duck
-    if statement.kind == "merge" or statement.upsert or _names_interval(session, statement, key):
+    if statement.kind == "merge" or statement.upsert or names_interval(statement, captured_relation(session, key)):
         name = captured_table(database, key)
         with _user_objects(con, statement):
             return database.capture.run_upsert_or_merge(
                 con, name, statement.text, params, in_transaction=True, many=many
             )
     return _run(con, statement, statement.text, params, many)
-
-
-def _names_interval(session: Session, statement: PassThrough, key: Key) -> bool:
-    """Whether a statement may be an UPDATE of an INTERVAL in a table that views read. DuckDB's UPDATE may leave 30 days
-    where 1 month is set, and its triggers tell 1 month."""
-    relation = captured_relation(session, key) if statement.kind == "update" else None
-    text = statement.text.casefold()
-    return relation is not None and any(
-        column.type == "INTERVAL" and quote(column.name)[1:-1].casefold() in text for column in relation.columns
-    )
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.codecs.transport import column_sql
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -219,6 +220,15 @@ def captured_relation(session: Session, key: Key) -> Relation | None:
     """The relation of a captured table, if a view reads it."""
     database = session.database
     return database.engine.relations.get(database.relation_key(captured_table(database, key)))
+
+
+def names_interval(statement: PassThrough, relation: Relation | None) -> bool:
+    """Whether a statement may be an UPDATE of an INTERVAL in a table that views read. DuckDB's UPDATE may leave 30 days
+    where 1 month is set, and RETURNING and its triggers tell 1 month."""
+    if statement.kind != "update" or relation is None:
+        return False
+    text = statement.text.casefold()
+    return any(column.type == "INTERVAL" and quote(column.name)[1:-1].casefold() in text for column in relation.columns)
 
 
 def insert_known(session: Session, relation: Relation, text: str, params: Any, rows: Rows) -> int:

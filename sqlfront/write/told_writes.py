@@ -31,6 +31,7 @@ from sqlfront.write.returned import (
     captured_relation,
     insert_batch,
     insert_known,
+    names_interval,
     told_relation,
     write_few,
     write_told,
@@ -154,6 +155,8 @@ def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite 
     """The plan of a shape that is this statement."""
     relation = captured_relation(session, key)
     if relation is None or statement.upsert or statement.returning or statement.inner:
+        return None
+    if names_interval(statement, relation):
         return None
     if statement.kind == "insert":
         table = captured_table(session.database, key)

@@ -274,7 +274,8 @@ def test_an_interruption_in_a_transaction_tells_whether_it_is_lost(connect):
         shell.err.truncate(shell.err.seek(0))
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         assert not shell.run(
-            "BEGIN; CREATE TABLE x (a INT); SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range < -b.range"
+            "BEGIN; CREATE TABLE x (a INT); SELECT count(*) FROM range(10000000) a, range(1000000) b "
+            "WHERE a.range < -b.range"
         )
         seen.append(shell.err.getvalue())
         lost = not shell.run("FROM x")
