@@ -89,7 +89,7 @@ class _Touched:
         count, now, after = len(self._keys), self._told(), self._after
         if now is None or after is None:
             return np.arange(count)
-        if isinstance(now[0], np.ndarray):
+        if all(isinstance(one, np.ndarray) for one in now):
             return np.flatnonzero(np.any([one != other for one, other in zip(now, after, strict=True)], axis=0))
         places = arrow_numbers(np.tile(np.arange(count), 2))
         columns = [pa.chunked_array([one, other]) for one, other in zip(now, after, strict=True)]

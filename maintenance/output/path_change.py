@@ -31,7 +31,7 @@ from sqlfront.maintenance.output.output_change import (
     stamped_schema,
     with_columns,
 )
-from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words, picked_words
+from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words, picked_words, row_program
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers
@@ -39,7 +39,6 @@ from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.arrow_batches import arrow_numbers
-from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.sql_text import quote
 
@@ -204,11 +203,8 @@ class PathChange:
 
     @functools.cached_property
     def _program(self) -> RowProgram | None:
-        """What computes the rows, made for the first of their changes: DuckDB binds its expressions."""
-        try:
-            return RowProgram(self._view, self._dictionaries)
-        except NotSupportedError:
-            return None
+        """What computes the rows, made for the first of their changes."""
+        return row_program(self._view, self._dictionaries)
 
     def _no_rows(self, stamps: Stamps | None) -> pa.Table:
         return with_columns(no_rows(self._view, self._evaluate), stamps)

@@ -167,6 +167,14 @@ def _codec(view: MaintainedView, raw: RawColumn, dictionaries: Dictionaries) -> 
     return codec_for(raw.type, dictionaries) if is_number else kept.codecs[str(raw.variable)]
 
 
+def row_program(view: MaintainedView, dictionaries: Dictionaries) -> RowProgram | None:
+    """What computes the rows of a view; None if DuckDB does. DuckDB binds the expressions of the rows."""
+    try:
+        return RowProgram(view, dictionaries)
+    except NotSupportedError:
+        return None
+
+
 def netted_words(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
     """Rows in words, each once, with the sums of their weights."""
     columns = [word for _, own in words.values() for word in own]

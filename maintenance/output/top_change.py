@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.output import raw_column, schema
+from sqlfront.maintenance.output.output import raw_batch
 from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange, netted, sql_rows
 from sqlfront.maintenance.output.path_change import ShownWords
-from sqlfront.maintenance.output.row_program import RowProgram, netted_words, picked_words
+from sqlfront.maintenance.output.row_program import RowProgram, netted_words, picked_words, row_program
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.exact import WHOLE, key_sums, sums_in
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.order_values import is_held_back
-from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,17 +126,10 @@ class NotedRows(NotedGroups):
 
     @functools.cached_property
     def _program(self) -> RowProgram | None:
-        try:
-            return RowProgram(self._view, self._dictionaries)
-        except NotSupportedError:
-            return None
+        return row_program(self._view, self._dictionaries)
 
     def _made(self, keys: _Keys) -> tuple[pa.Table, np.ndarray]:
-        import pyarrow as pa
-
-        view = self._view
-        arrays = [raw_column(view, keys, raw) for raw in view.definition.raw]
-        return sql_rows(view, self._evaluate, pa.RecordBatch.from_arrays(arrays, schema=schema(view)))
+        return sql_rows(self._view, self._evaluate, raw_batch(self._view, keys, len(keys.keys)))
 
     def close(self) -> None:
         super().close()

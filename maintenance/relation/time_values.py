@@ -96,7 +96,11 @@ class TimeValues:
         [child] = bound.children
         if bound.type != "BIGINT":
             raise Untranslated
-        day, part = self._days(child), bound.operation
+        part = bound.operation
+        if part in ("hour", "minute", "second"):
+            passed = self._floor(self._rest(self._microsecond(child), _DAY), _LENGTHS[part])
+            return passed if part == "hour" else self._rest(passed, 60)
+        day = self._days(child)
         if part in _CALENDAR:
             return self._registers.add(_CALENDAR[part], day)
         if part == "quarter":
@@ -105,10 +109,7 @@ class TimeValues:
             return self._plus(self._minus(day, self._year_begins(day)), self._registers.word(1))
         if part == "isodow":
             return self._plus(self._rest(self._plus(day, self._registers.word(3)), 7), self._registers.word(1))
-        if part in ("dayofweek", "weekday"):
-            return self._rest(self._plus(day, self._registers.word(4)), 7)
-        passed = self._floor(self._rest(self._microsecond(child), _DAY), _LENGTHS[part])
-        return passed if part == "hour" else self._rest(passed, 60)
+        return self._rest(self._plus(day, self._registers.word(4)), 7)  # From Sunday, which is 0.
 
     def _truncated(self, bound: Bound) -> int:
         """The timestamp at which the period of a date or timestamp begins."""
@@ -127,10 +128,9 @@ class TimeValues:
         if period == "week":
             return self._minus(day, self._rest(self._plus(day, self._registers.word(3)), 7))
         add, word = self._registers.add, self._registers.word
-        month = add(kernels.MONTH, day)
         found = self._month_begins(day)
         if period == "quarter":
-            within = self._rest(self._minus(month, word(1)), 3)
+            within = self._rest(self._minus(add(kernels.MONTH, day), word(1)), 3)
             for passed in (1, 2):
                 before = self._month_begins(self._minus(found, word(1)))
                 found = add(kernels.SELECT, add(kernels.LESS_EQUAL, word(passed), within), before, found)

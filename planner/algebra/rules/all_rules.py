@@ -104,7 +104,7 @@ OPERATORS: dict[Rule | FactRule, tuple[type, ...]] = {
         (Join,),
     ),
 }
-"""The operators of which a rule needs one: a term without them stays as it is, and the rule is not run."""
+"""A rule that is here runs only on a term with one of these operators."""
 MOST_ROUNDS = 12
 
 
