@@ -190,7 +190,8 @@ def _stored_view(present: Mapping[str, str], row: tuple[Any, ...]) -> StoredView
 
 
 def _restore_view(database: Database, con: Any, view: StoredView, columns: tuple[tuple[str, str], ...]) -> None:
-    """Build a view anew. `columns` are those of its DuckDB view, which is made anew if they are not the view's."""
+    """Build a view anew. `columns` are those of the view in DuckDB. If they are other ones now, DuckDB's view is made
+    again."""
     from sqlfront.database.stored_views import forget_view, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view

@@ -198,8 +198,8 @@ def _rows_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -
 
 
 def _parts_of(groups: Sequence[Column], left: Term, sides: Sides, facts: Facts) -> Term | None:
-    """Rows of the left, of which a group has several; None if the groups are columns of the right, too. Then the groups
-    have no more values together than the right has rows."""
+    """The rows of the left, where a group has several of them. None if equalities give the right the groups, too: then
+    all groups together have no more values than the right has rows."""
     read = columns_of(*sides.both, *(pair.mine for pair in sides.pairs))
     if set(groups) <= {pair.mine.column for pair in sides.pairs if isinstance(pair.mine, Ref)}:
         return None
