@@ -185,10 +185,8 @@ def _kept_value(column: RawColumn, kept: list[dict[str, Any]]) -> Any:
     if column.is_list or column.rank is not None:
         return _listed(column, kept)
     assert column.variable is not None
-    if column.kind == "mode":
-        return kept[0][column.variable]
-    if column.kind in ("least", "greatest"):
-        return kept[0 if column.kind == "least" else -1][column.variable]
+    if column.kind in ("least", "greatest", "first", "last"):
+        return kept[0 if column.kind in ("least", "first") else -1][column.variable]
     values = [value[column.variable] for value in kept]
     if any(isinstance(value, float) for value in values):
         infinities = {value for value in values if math.isinf(value)}

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LAST = ("greatest", "last")
+_ENDS = ("least", "first", *_LAST)
 _ALL = 2**62
 """More values than a group has."""
 
@@ -76,7 +78,7 @@ def nearest_to(medians: np.ndarray, at: At, counts: np.ndarray, wanted: np.ndarr
 
 def has_words(raw: RawColumn) -> bool:
     """Whether a column that distinct values answer is one value of theirs, as it is kept, or their number."""
-    return raw.kind in ("least", "greatest", "mode", "count") and not raw.is_list
+    return raw.kind in (*_ENDS, "count") and not raw.is_list
 
 
 class Groups:
@@ -91,7 +93,7 @@ class Groups:
         """The column of an aggregate that the view of distinct values answers."""
         if raw.is_list:
             return self._lists(raw)
-        if raw.kind in ("least", "greatest", "mode"):
+        if raw.kind in _ENDS:
             return self._decoded(raw, self._end(raw))
         if raw.rank is not None and raw.kind == "weight":
             return self._weights(raw.rank)
@@ -194,7 +196,7 @@ class Groups:
 
     def _end(self, raw: RawColumn) -> np.ndarray:
         """The address of each group's first or last value, 0 if it has none."""
-        out, table, last = np.empty(self._rows, np.int64), self._table, int(raw.kind == "greatest")
+        out, table, last = np.empty(self._rows, np.int64), self._table, int(raw.kind in _LAST)
         group, groups, scratch = table.groups[0].address, self._groups.ctypes.data, self._scratch.ctypes.data
         kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
         self._tell()

@@ -158,7 +158,7 @@ class MaintainedView:
 
     def codec(self, raw: RawColumn) -> Codec | None:
         """The codec of a raw column that is a variable's value; None for counts and sums, and lists of values."""
-        kinds = ("variable", "least", "greatest", "rank", "mode", "window")
+        kinds = ("variable", "least", "greatest", "rank", "first", "last", "window")
         if raw.kind not in kinds or raw.variable is None or raw.first:
             return None
         view = self if raw.distinct_set is None else self.distinct_sets[raw.distinct_set]

@@ -58,7 +58,8 @@ class RawColumn:
               how often each comes about. NULL when there is none
     rank      `variable` of the value at `rank` in the order of the values; NULL when there is none
     weight    how far the position of `rank` is beyond the value that it is rounded down to, a DOUBLE from 0 to 1
-    mode      `variable` of the first value, where the values are in the order of how often they come about; as before
+    first     `variable` of the first value in the order that `distinct_sets` keeps for it; NULL when it keeps none
+    last      the same of the last
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
     window    what `window` says, of rows kept in order; an aggregate is `over`, whose measures are those of `Windows`
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
@@ -71,7 +72,19 @@ class RawColumn:
 
     name: str
     kind: Literal[
-        "variable", "count", "sum", "avg", "least", "greatest", "list", "rank", "weight", "mode", "statistic", "window"
+        "variable",
+        "count",
+        "sum",
+        "avg",
+        "least",
+        "greatest",
+        "list",
+        "rank",
+        "weight",
+        "first",
+        "last",
+        "statistic",
+        "window",
     ]
     type: str
     variable: str | None = None
@@ -103,7 +116,8 @@ class RawColumn:
 
 def positions_of(raw: Iterable[RawColumn]) -> str:
     """What the raw columns are that positions among a group's values decide, for people; empty if there are none."""
-    words = {"list": "all values in their order", "rank": "the value at a rank", "mode": "the most frequent value"}
+    words = {"list": "all values in their order", "rank": "the value at a rank"}
+    words |= {end: f"the {end} value in an order" for end in ("first", "last")}
     told = [one for one in raw if one.first or one.kind in words]
     return ", ".join(dict.fromkeys(words.get(one.kind) or f"the {one.kind} {one.first} values" for one in told))
 

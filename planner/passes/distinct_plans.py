@@ -85,7 +85,7 @@ def _delay(definition: Definition, delay: Bound) -> Bound:
     kept = {column.kind for column in definition.raw if column.distinct_set is not None}
     if kept & {"sum", "avg"}:
         return CONSTANT_BOUND.plus(GROUP_VALUES)
-    if any(column.kind in ("greatest", "rank") and not column.first for column in definition.raw):
+    if any(column.kind in ("greatest", "last", "rank") and not column.first for column in definition.raw):
         delay = LOGARITHMIC_BOUND
     if any(column.rank is not None and column.rank.by_distance for column in definition.raw):
         delay = Bound(logs=2)  # A binary search, whose steps look up values by their positions.

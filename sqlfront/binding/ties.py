@@ -24,14 +24,12 @@ _CANCELLING = ("skewness", "kurtosis", "kurtosis_pop")
 
 def without_ties(query: exp.Expr) -> exp.Expr:
     """The query with arg_min(p, q) as arg_min(p, row(q, p)), over the rows where q is not NULL, as before, and with
-    any_value(x) as any_value(x ORDER BY x). Orders inside LIST, STRING_AGG and MODE end with their argument."""
+    any_value(x) as any_value(x ORDER BY x). Orders inside FIRST, LAST, LIST, STRING_AGG and MODE end with their
+    argument."""
     for call in _aggregates(query):
-        open_order = call.name.casefold() in _LISTING and not isinstance(call.parent, exp.WithinGroup)
+        open_order = call.name.casefold() in (*_ANY, *_LISTING) and not isinstance(call.parent, exp.WithinGroup)
         if open_order and (arguments := _arguments(call)):
             _end_with(call, arguments[0])
-        if call.name.casefold() in _ANY and len(arguments := _arguments(call)) == 1 and not call.args.get("order"):
-            ascending = exp.Ordered(this=arguments[0].copy(), desc=False, nulls_first=False)
-            call.set("order", exp.Order(expressions=[ascending]))
         if call.name.casefold() in ARGUMENT_OF_EXTREMUM and len(arguments := _arguments(call)) == 2:
             value, by = arguments
             present: exp.Expr = trees.Unlike(this=exp.Is(this=by.copy(), expression=exp.Null()))

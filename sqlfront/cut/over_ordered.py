@@ -1,4 +1,5 @@
-"""Aggregates that a group's sorted values tell: lists, texts, histograms, quantiles and the most frequent value.
+"""Aggregates that a group's sorted values tell: lists, texts, histograms, quantiles, first, last and most frequent
+values.
 
 The values are those of KeptValues, with how often each comes about. Their order is completed by the arguments, so a
 list has one order whatever the rows are: rows that tie beyond these add the same element.
@@ -36,6 +37,7 @@ _CONTINUOUS, _DISCRETE = ("quantile_cont", "percentile_cont"), ("quantile_disc",
 _FINEST = 2**20
 """A fraction of so many parts, or fewer, times a number of rows is exact as a DOUBLE."""
 _LISTS, _TEXTS = ("list", "array_agg"), ("string_agg", "group_concat", "listagg")
+_FIRSTS = ("first", "arbitrary", "any_value", "last")
 
 
 class OverOrdered:
@@ -61,6 +63,8 @@ class OverOrdered:
             return self._list(aggregate)
         if name in _TEXTS and columns_of(arguments[0]):
             return self._text(aggregate)
+        if name in _FIRSTS and aggregate.order:
+            return self._first(aggregate)
         if name == "histogram" and len(arguments) == 1 and not aggregate.distinct and not aggregate.order:
             return self._histogram(aggregate)
         if name == "mode" and len(arguments) == 1 and not aggregate.distinct and not aggregate.order:
@@ -70,20 +74,39 @@ class OverOrdered:
     def _list(self, aggregate: Aggregated) -> Scalar | None:
         """All values in their order, NULLs too."""
         [value] = aggregate.arguments
+        if not _is_listed(value.type):
+            return None
+        found = self._in_order(aggregate, counted=not aggregate.distinct)
+        return None if found is None else self._elements(*found, once=aggregate.distinct)
+
+    def _first(self, aggregate: Aggregated) -> Scalar | None:
+        """The first value of all, NULLs too but for ANY_VALUE, or the last."""
+        name, [value] = function_name(aggregate.form), aggregate.arguments
+        if name == "any_value":
+            aggregate = replace(aggregate, filter=conjunction((aggregate.filter, is_not_null(value))))
+        found = self._in_order(aggregate, counted=False) if columns_of(value) else None
+        if found is None:
+            return None
+        kept, place = found
+        fields = {"variable": kept.argument[place], "distinct_set": kept.number}
+        raw = self._add("last" if name == "last" else "first", kept.type(place), **fields)
+        return cast(named(raw.name, raw.type), aggregate.column.type)
+
+    def _in_order(self, aggregate: Aggregated, *, counted: bool) -> tuple[Kept, int] | None:
+        """The values of an aggregate's order, completed by its argument, and the place of the argument among them; None
+        if they cannot be sorted."""
+        [value] = aggregate.arguments
         order = dict[Scalar, Sort]()
         for one in (*aggregate.order, Sort(value)):
             if columns_of(one.value):
                 order.setdefault(one.value, one)
         if aggregate.distinct and order.keys() != {value}:
             return None
-        if not _is_listed(value.type) or not all(is_orderable(one.type) for one in order):
+        if not all(is_orderable(one.type) for one in order):
             return None
         directions = [Direction(one.descending, one.nulls_first) for one in order.values()]
-        kept = self._kept.keep(
-            aggregate, list(order), nulls=True, ordered=True, counted=not aggregate.distinct, directions=directions
-        )
-        place = list(order).index(value)
-        return self._elements(kept, place, once=aggregate.distinct) if self._has(kept, list(order)) else None
+        kept = self._kept.keep(aggregate, list(order), nulls=True, ordered=True, counted=counted, directions=directions)
+        return (kept, list(order).index(value)) if self._has(kept, list(order)) else None
 
     def _text(self, aggregate: Aggregated) -> Scalar | None:
         """All texts in their order, joined."""
@@ -113,7 +136,7 @@ class OverOrdered:
         kept = self._kept.keep_counts(aggregate, value)
         if not self._has(kept, [None, value]):
             return None
-        raw = self._add("mode", kept.type(1), variable=kept.argument[1], distinct_set=kept.number)
+        raw = self._add("first", kept.type(1), variable=kept.argument[1], distinct_set=kept.number)
         return cast(named(raw.name, raw.type), aggregate.column.type)
 
     def _quantile(self, aggregate: Aggregated) -> Scalar | None:

@@ -46,6 +46,15 @@ QUERIES = {
         FROM t JOIN u ON t.x = u.x GROUP BY t.g HAVING median(t.x) > 0""",
     "missing rows": """SELECT t.g, list(u.z ORDER BY u.z) AS a, median(u.z) AS b FROM t LEFT JOIN u ON t.x = u.x
         GROUP BY t.g""",
+    "firsts": """SELECT g, first(x ORDER BY y{then_x}) AS a, last(x ORDER BY y{then_x}) AS b, sum(y) AS n,
+        any_value(s ORDER BY y DESC, d, s) AS c, last(f ORDER BY y DESC NULLS FIRST, s{then_f}) AS e, max(x) AS m,
+        last(d ORDER BY s{then_d}) FILTER (WHERE x > 0) AS h, arbitrary(DISTINCT x ORDER BY x DESC) AS j,
+        first(f ORDER BY f NULLS FIRST) AS k FROM t GROUP BY g""",
+    "one first": "SELECT first(s ORDER BY x % 3{then_s}) AS a, last(x ORDER BY f{then_x}) AS b, count(*) AS n FROM t",
+    "firsts of a join": """SELECT t.g, last(u.z ORDER BY t.y, t.s, u.z) AS a, first(t.s ORDER BY u.z DESC, t.s) AS b
+        FROM t JOIN u ON t.x = u.x GROUP BY t.g""",
+    "firsts within a range": """SELECT t.g, last(u.z ORDER BY u.x, u.z) AS a, first(t.s ORDER BY t.d, t.s) AS b
+        FROM t JOIN u ON t.x >= u.x GROUP BY t.g""",
     "its own rows": """SELECT a.g, list(b.s ORDER BY b.s) AS l, median(b.x) AS m FROM t a JOIN t b ON a.x = b.y
         GROUP BY a.g""",
 }
@@ -56,8 +65,10 @@ TOUCHED = {
     "rounded ranks": "SELECT g, quantile_disc(x, 0.1::DOUBLE) AS m FROM t GROUP BY g",
     "types that Arrow has otherwise in lists": "SELECT g, list(x::HUGEINT ORDER BY x) AS l FROM t GROUP BY g",
 }
-ORDERS = {"mode": "s ORDER BY s", "listed": "x ORDER BY x", "mode_of_join": "t.x ORDER BY t.x"}
-"""How the oracle completes orders that the views leave open."""
+ORDERS = {"mode": ("s", "s ORDER BY s"), "listed": ("x", "x ORDER BY x"), "mode_of_join": ("t.x", "t.x ORDER BY t.x")}
+ORDERS |= {f"then_{name}": ("", f", {name}") for name in "xsfd"}
+"""Orders that the views leave open, and how the oracle completes them."""
+PLAIN, COMPLETED = ({name: orders[place] for name, orders in ORDERS.items()} for place in (0, 1))
 WORDS = ("a", "b", "B", "", "é", "zz", "a string that is longer than a few bytes")
 NUMBERS = ("0.0", "-1.5", "1e30", "'nan'", "'inf'", "'-inf'", "5e-324", "0.1", "7.25")
 
@@ -101,7 +112,7 @@ def con():
 
 def check(con):
     for name, query in (QUERIES | TOUCHED).items():
-        expected = sorted(map(repr, con.session.duck.execute(query.format(**ORDERS)).fetchall()))
+        expected = sorted(map(repr, con.session.duck.execute(query.format(**COMPLETED)).fetchall()))
         for view in (name, f"over {name}"):
             assert sorted(map(repr, con.execute(f'FROM "{view}"').fetchall())) == expected, view
 
@@ -111,12 +122,12 @@ def test_every_epoch_has_duckdbs_answer(con, seed):
     """Values and types, to the last bit, after changes, undone transactions and emptying; a view over each follows."""
     rows, epochs = Rows(Random(seed)), 5 if seed == 0 else 24
     for name, query in (QUERIES | TOUCHED).items():
-        plain = query.format(**{key: order.partition(" ORDER")[0] for key, order in ORDERS.items()})
+        plain = query.format(**PLAIN)
         con.execute(f'CREATE MATERIALIZED VIEW "{name}" AS {plain}')
         con.execute(f'CREATE MATERIALIZED VIEW "over {name}" AS FROM "{name}"')
         update = con.explain(f'"{name}"').to_dict()["cost"]["update"]
         assert ("touched groups" in update) == (name in TOUCHED), (name, update)
-        types = con.session.duck.execute(f"DESCRIBE {query.format(**ORDERS)}").fetchall()
+        types = con.session.duck.execute(f"DESCRIBE {query.format(**COMPLETED)}").fetchall()
         assert [row[:2] for row in con.execute(f'DESCRIBE "{name}"').fetchall()] == [row[:2] for row in types]
     for epoch in range(epochs):
         if epoch % 4 == 3:

@@ -101,6 +101,22 @@ def test_a_view_keeps_what_its_macros_said(tmp_path: Path) -> None:
         assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
 
 
+def test_macros_over_change_tables_and_views(con: sqlfront.Connection) -> None:
+    """Neither has a plan that DuckDB writes down, by which it confirms a macro's text."""
+    con.execute("CREATE CHANGE TABLE c (k INTEGER, x INTEGER); INSERT INTO c VALUES (1, 2), (1, 8), (2, 5)")
+    con.execute("CREATE MACRO more(x) AS x + 1; CREATE MACRO above(n) AS TABLE SELECT k, x FROM c WHERE x > n")
+    con.execute("CREATE MATERIALIZED VIEW sums AS SELECT k, sum(x)::INTEGER AS x FROM c GROUP BY k")
+    con.execute("CREATE MATERIALIZED VIEW over_both AS SELECT k, geomean(c.x), more(max(v.x)) AS b FROM c JOIN sums v "
+                "USING (k) GROUP BY k")  # fmt: skip
+    con.execute("CREATE MATERIALIZED VIEW of_macro AS SELECT more(x) AS y FROM above(4)")
+    con.execute("INSERT INTO c VALUES (2, 20)")
+    assert sorted(con.execute("FROM over_both").fetchall()) == [
+        (1, pytest.approx(4.0), 11),
+        (2, pytest.approx(10.0), 26),
+    ]
+    assert sorted(con.execute("FROM of_macro").fetchall()) == [(6,), (9,), (21,)]
+
+
 def test_a_macro_that_calls_itself_in_turn_is_refused(con: sqlfront.Connection) -> None:
     con.execute("CREATE MACRO f(x) AS x; CREATE MACRO g(x) AS f(x)")
     con.execute("CREATE OR REPLACE MACRO f(x) AS g(x)")
