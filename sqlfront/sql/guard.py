@@ -3,8 +3,9 @@
 Two texts with one parse tree mean the same. Other texts are planned by DuckDB without its optimizer, under the
 session's own settings, and the serialised plans must be equal. The plans hold every name, type, constant and order;
 positions in the text are taken out first. Plans that differ are compared once more in a normal form: a function's alias
-is the function, NOT stands inside IN and IS NULL. Where a table has no serialised plan, as change tables and materialized
-views have none, both texts are planned over a query without rows that has its name and columns. Two trees of a small query cost half a millisecond, two plans about a millisecond.
+is the function, NOT stands inside IN and IS NULL. Change tables and materialized views have no serialised plan: a query
+without rows that has the name and the columns stands for each. Two trees of a small query cost half a millisecond, two
+plans about a millisecond.
 """
 
 from __future__ import annotations

@@ -32,8 +32,9 @@ def con() -> Any:
     con.close()
 
 
-def _unlabelled(definition: BlockRows) -> BlockRows:
-    """A definition without what the user wrote, as a frozen query is printed, and without the numbers of columns."""
+def _unlabelled(definition: BlockRows) -> object:
+    """A definition without what the user wrote, as a frozen query is printed, and without the numbers of columns and
+    the names of atoms that are blocks."""
     if isinstance(definition, TouchedGroups):
         numbers = {name: f"c_{place}" for place, name in enumerate(dict.fromkeys(_NUMBERED.findall(definition.query)))}
         return replace(definition, query=_NUMBERED.sub(lambda name: numbers[name.group()], definition.query))
@@ -41,13 +42,19 @@ def _unlabelled(definition: BlockRows) -> BlockRows:
         return replace(definition, bounds=tuple(replace(bound, label="") for bound in definition.bounds))
     if not isinstance(definition, Definition):
         return definition
-    kept = tuple(replace(one, label="", definition=_unlabelled(one.definition)) for one in definition.distinct_sets)
+    kept = tuple(replace(one, label="", definition=_bare(one.definition)) for one in definition.distinct_sets)
     orders = tuple(replace(one, label="", obstacle=bool(one.obstacle)) for one in definition.orders)
     derived = tuple((table, _unlabelled(block)) for table, block in definition.derived)
-    branches = tuple(replace(one, definition=_unlabelled(one.definition)) for one in definition.branches)
-    return replace(
-        definition, labels=(), notes=(), distinct_sets=kept, orders=orders, derived=derived, branches=branches
-    )
+    branches = tuple((one.table, one.columns, _unlabelled(one.definition)) for one in definition.branches)
+    text = repr(replace(_bare(definition), distinct_sets=kept, orders=orders, columns=(), derived=(), branches=()))
+    for number, atom in enumerate(definition.atoms):
+        if atom.table.startswith('"__'):
+            text = re.sub(rf"'{re.escape(atom.name)}(?=_|')", f"'block {number}", text)
+    return text, definition.columns, derived, branches
+
+
+def _bare(definition: Definition) -> Definition:
+    return replace(definition, labels=(), notes=())
 
 
 QUERIES = [query for name in SUPPORTED if name != "computed" for query in statements(name)]

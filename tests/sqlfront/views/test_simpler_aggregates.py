@@ -95,10 +95,10 @@ def test_a_change_costs_a_constant(con: sqlfront.Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "aggregate", ["bit_or(h)", "bit_xor(DISTINCT i)", "any_value(c)", "first(i ORDER BY b)", "any_value(w)"]
+    "aggregate", ["bit_or(h)", "bit_xor(DISTINCT i)", "any_value(c)", "first(w ORDER BY b, i)", "any_value(w)"]
 )
 def test_others_are_computed_group_by_group(con: sqlfront.Connection, aggregate: str) -> None:
-    """More than 64 bits, an order of the user's, texts with a collation, values whose codes have no order."""
+    """More than 64 bits, texts with a collation, values whose codes have no order."""
     con.execute("CREATE TABLE o (g INTEGER, h HUGEINT, i INTEGER, b INTEGER, c VARCHAR COLLATE nocase, w BIT)")
     con.execute("INSERT INTO o VALUES (1, 7, 1, 2, 'A', '101'), (1, 8, 3, 1, 'a', '0'), (1, 8, 3, 1, NULL, NULL)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT g, {aggregate} AS a FROM o GROUP BY g")
