@@ -507,3 +507,15 @@ def test_tables_of_random_rows_are_all_used() -> None:
     ):  # fmt: skip
         assert sum(feature in text for text in texts) >= 10, feature
     assert all(any(f" {table} " in text for text in texts) for table in TABLES)
+
+
+def test_a_full_join_that_asks_a_subquery_has_the_lonely_rows_of_both_sides() -> None:
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (a INT, b INT); CREATE TABLE s (k INT, c INT); CREATE TABLE t (k INT, b INT)")
+        query = "SELECT r.a, s.c FROM r FULL JOIN s ON r.b IN (SELECT b FROM t WHERE t.k = s.k)"
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        con.execute("INSERT INTO r VALUES (1, 2), (5, 6); INSERT INTO s VALUES (3, 4), (8, 9)")
+        con.execute("INSERT INTO t VALUES (3, 2)")
+        assert sorted(con.execute("FROM v").fetchall(), key=str) == [(1, 4), (5, None), (None, 9)]
+        con.execute("DELETE FROM t")
+        assert sorted(con.execute("FROM v").fetchall(), key=str) == [(1, None), (5, None), (None, 4), (None, 9)]
