@@ -1,10 +1,11 @@
 """Extremes of groups of an inequality join become as-of joins, where each group is one row of a side.
 
 `SELECT r.id, arg_max(s.x, s.t) FROM r JOIN s ON s.k = r.k AND s.t <= r.t GROUP BY r.id` with a key r.id asks for the
-nearest row. `min(s.x)`, `max(s.x)` and `arg_max(s.x, s.y)`, also under `s.t BETWEEN r.a AND r.b`, ask for the first row
-of a range by x, or by y and x. Under bounds of two columns, `r.t BETWEEN s.a AND s.b`, they ask for the first row of a
-box. Other aggregates of the groups are computed apart and joined by the group. The pairs need not be kept: O(N) rows.
-A group of several rows of a side, `GROUP BY r.c`, has the least or the greatest of their extremes.
+nearest row, as `last(s.x ORDER BY s.t)` does. `min(s.x)`, `max(s.x)` and `arg_max(s.x, s.y)`, also under `s.t BETWEEN
+r.a AND r.b`, ask for the first row of a range by x, or by y and x. Under bounds of two columns, `r.t BETWEEN s.a AND
+s.b`, they ask for the first row of a box. Other aggregates of the groups are computed apart and joined by the group.
+The pairs need not be kept: O(N) rows. A group of several rows of a side, `GROUP BY r.c`, has the least or the greatest
+of their extremes.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _EXTREMES = {
     **dict.fromkeys(("arg_max", "argmax", "max_by"), (True, 2)),
 }
 """Whether the greatest value is asked for, and the number of arguments."""
+_FIRSTS = ("first", "arbitrary", "any_value", "last")
 _VALUES = (*ORDERED, "VARCHAR", "BLOB", "BOOLEAN", "UUID")
 """Types of the arguments."""
 
@@ -128,7 +130,7 @@ def _turned(term: Aggregate, join: Join, left: Term, right: Term, facts: Facts, 
     known = (
         _extreme(each, right, compared, facts)
         for each in term.aggregates
-        if join.kind == "inner" or _leaves_nulls_out(each, theirs)
+        if (join.kind == "inner" or _leaves_nulls_out(each, theirs)) and not (is_parted and each.order)
     )
     # Of several rows of a group, the one with the extreme by another column is not found by its value.
     extremes = [one for one in known if one is not None and not (is_parted and one.order[1:])]
@@ -227,11 +229,16 @@ def _leaves_nulls_out(one: Aggregated, right: frozenset[Column]) -> bool:
 
 def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: Facts) -> _Extreme | None:
     """An aggregate as the first of the right's rows in an order; None if it is none, or no search has that order."""
-    descending, arguments = _EXTREMES.get(function_name(one.form), (False, 0))
-    read = columns_of(*one.arguments)
-    if one.distinct or one.order or not read or not read | columns_of(one.filter) <= frozenset(right.columns):
+    name, values = function_name(one.form), (*one.arguments, *(item.value for item in one.order))
+    read = columns_of(*values)
+    if one.distinct or not read or not read | columns_of(one.filter) <= frozenset(right.columns):
         return None
-    if len(one.arguments) != arguments or not all(type_family(each) in _VALUES for each in one.arguments):
+    if not all(type_family(each) in _VALUES for each in values):
+        return None
+    if name in _FIRSTS:
+        return _first(one, name, right, compared, facts)
+    descending, arguments = _EXTREMES.get(name, (False, 0))
+    if one.order or len(one.arguments) != arguments:
         return None
     value, *by = one.arguments
     sorts = tuple(Sort(item, descending) for item in (*by, value))
@@ -240,6 +247,27 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
     tested = dict.fromkeys((value,) if is_nearest else one.arguments) if by else {}
     present = [Not(IsNull(each)) for each in tested if not columns_of(each) <= never_null(right, facts)]
     return _Extreme(one.column, sorts, conjunction([one.filter, *present]))
+
+
+def _first(one: Aggregated, name: str, right: Term, compared: Sequence[Oriented], facts: Facts) -> _Extreme | None:
+    """The same of the first value or the last in an order by one value that is never NULL, and perhaps by the argument.
+    The last is the first in the opposite order. The nearest row may have any value. Extremes of subtrees are those of
+    values that are not NULL, in one direction."""
+    [value], order = one.arguments, one.order
+    if not order or len({value, *(item.value for item in order)}) > 2 or len(order) > 2:
+        return None
+    by = order[0]
+    present = {theirs for _, _, theirs in compared} | {Ref(column) for column in never_null(right, facts)}
+    if value not in [item.value for item in order]:
+        order = (by, Sort(value))
+    if name == "last":
+        order = tuple(replace(item, descending=not item.descending, nulls_first=not item.nulls_first) for item in order)
+    is_nearest = not _is_box(compared) and any(goes_away(bound, order[0]) for bound in compared)
+    is_extreme = order[0].descending == order[-1].descending and (name == "any_value" or value in present)
+    if by.value not in present or not (is_nearest or is_extreme):
+        return None
+    test = Not(IsNull(value)) if name == "any_value" else TRUE
+    return _Extreme(one.column, order, conjunction([one.filter, test]))
 
 
 class _Joined:

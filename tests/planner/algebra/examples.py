@@ -647,13 +647,16 @@ def range_of_each_order() -> Term:
 
 
 def latest_of_each_pair() -> Term:
-    """max and arg_max by the compared column: arg_max is over the values that are not NULL."""
+    """max, arg_max and last by the compared column: arg_max is over the values that are not NULL."""
     q = Query()
     r, s = q.scan("r"), q.scan("s", prefix="s_")
     joined = Join("inner", s, r, both(eq(col(s, "s_b"), col(r, "a")), compare(col(r, "b"), ">", col(s, "s_c"))))
     made = (
         q.one("latest", "max({before}{0})", col(s, "s_c"), type="INTEGER"),
         q.one("value", "arg_max({before}{0}, {1})", col(s, "s_b"), col(s, "s_c"), type="INTEGER"),
+        replace(
+            q.one("last", "last({before}{0}{behind})", col(s, "s_b"), type="INTEGER"), order=(Sort(col(s, "s_c")),)
+        ),
     )
     return Aggregate(joined, cols(r, "a b"), made)
 

@@ -75,6 +75,7 @@ SPELLINGS = (
     "SELECT t.id, s.x FROM t JOIN s ON s.n < t.n "
     "QUALIFY row_number() OVER (PARTITION BY t.id ORDER BY s.n DESC, s.x + s.k DESC NULLS LAST, x) < 3",
     "SELECT t.id, arg_max(s.x, s.n) AS x, max(s.n) AS m FROM t JOIN s ON s.k = t.k AND s.n <= t.n GROUP BY t.id",
+    "SELECT t.id, last(s.x ORDER BY s.n, s.x NULLS FIRST) FROM t LEFT JOIN s ON s.k = t.k AND s.n < t.n GROUP BY t.id",
     "SELECT t.id, t.k, min_by(s.x, s.n) AS x, count(*) AS c FROM t LEFT JOIN s ON s.n > t.n GROUP BY t.id, t.k",
     "SELECT q.x, count(*) AS c FROM t, LATERAL (SELECT x FROM s WHERE s.k = t.k AND s.n >= t.n ORDER BY s.n LIMIT 4) q "
     "GROUP BY q.x",
