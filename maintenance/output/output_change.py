@@ -13,6 +13,7 @@ from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import Words, netted_words
 from sqlfront.maintenance.program.netting import net
+from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -276,6 +277,20 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
     rows = rows.rename_columns(names)
     view.output_schema, view.output_row = rows.schema, rows.take(pa.array([0])) if len(rows) else view.output_row
     return rows, visible
+
+
+def sql_rows_of_all(
+    view: MaintainedView, evaluate: Evaluate, raw: Sequence[pa.RecordBatch]
+) -> tuple[pa.Table, np.ndarray]:
+    """`sql_rows` of all these batches, one after the other: in one query, if they have one schema and are few."""
+    import pyarrow as pa
+
+    if sum(one.num_rows for one in raw) <= BATCH and all(one.schema == raw[0].schema for one in raw):
+        return sql_rows(view, evaluate, pa.Table.from_batches(raw).combine_chunks())
+    found = [sql_rows(view, evaluate, one) for one in raw]
+    starts = np.cumsum([0, *(one.num_rows for one in raw)])
+    places = [start + visible for start, (_, visible) in zip(starts, found, strict=False)]
+    return pa.concat_tables([rows for rows, _ in found]), np.concatenate(places)
 
 
 def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table | None:

@@ -25,7 +25,7 @@ from sqlfront.maintenance.output.output_change import (
     as_shown,
     netted,
     no_rows,
-    sql_rows,
+    sql_rows_of_all,
     sql_schema,
     stamp_columns,
     stamped_schema,
@@ -218,10 +218,15 @@ class PathChange:
     def _changed(self) -> Changed:
         if self._is_counted and self._view.definition.mode == "bag":
             gathered = self._gathered()
-            counts = whole_numbers(gathered.counts())
-            rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])
-            return rows, visible, counts[visible]
-        return functools.reduce(_joined, self._at_both_times(self._signed))
+            weights = whole_numbers(gathered.counts())
+            tuples = np.arange(len(weights))
+            raw = [self._raw(gathered, [("change", tuples)])]
+        else:
+            found = self._at_both_times(self._signed)
+            raw = [one for one, _, _ in found]
+            tuples, weights = (np.concatenate([one[place] for one in found]) for place in (1, 2))
+        rows, visible = sql_rows_of_all(self._view, self._evaluate, raw)
+        return rows, tuples[visible], weights[visible]
 
     def _at_both_times(self, rows: Callable[[AnyGathered, Sequence[str]], T]) -> list[T]:
         """What is made of the tuples before and after the change: in one go, or one after the other where distinct
@@ -235,17 +240,14 @@ class PathChange:
             before = rows(gathered, ["before"])
         return [before, rows(gathered, ["after"])]
 
-    def _signed(self, gathered: AnyGathered, times: Sequence[str]) -> Changed:
-        """The rows before the change with weight -1, those after it with 1."""
+    def _signed(self, gathered: AnyGathered, times: Sequence[str]) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
+        """The raw rows before the change with weight -1, those after it with 1."""
         sides = [(when, gathered.live(when)) for when in times]
-        rows, visible = self._output(gathered, sides)
-        tuples, weights = _at_times(sides)
-        return rows, tuples[visible], weights[visible]
+        return self._raw(gathered, sides), *_at_times(sides)
 
-    def _output(self, gathered: AnyGathered, sides: Sides) -> tuple[pa.Table, np.ndarray]:
-        """The SQL rows of the tuples that are picked, at their times, and which of them HAVING lets through."""
-        count = sum(len(picked) for _, picked in sides)
-        return sql_rows(self._view, self._evaluate, raw_batch(self._view, gathered.rows(sides), count))
+    def _raw(self, gathered: AnyGathered, sides: Sides) -> pa.RecordBatch:
+        """The raw rows of the tuples that are picked, at their times."""
+        return raw_batch(self._view, gathered.rows(sides), sum(len(picked) for _, picked in sides))
 
 
 def paired_words(words: Words, tuples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -294,13 +296,6 @@ def _joined_words(one: ChangedWords, other: ChangedWords) -> ChangedWords:
         for name, (codec, own) in one[0].items()
     }
     return words, np.concatenate([one[1], other[1]]), np.concatenate([one[2], other[2]])
-
-
-def _joined(one: Changed, other: Changed) -> Changed:
-    import pyarrow as pa
-
-    rows = pa.concat_tables([one[0], other[0]])
-    return rows, np.concatenate([one[1], other[1]]), np.concatenate([one[2], other[2]])
 
 
 def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputChange:

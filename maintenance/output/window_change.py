@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.output.output import raw_batch
-from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows
+from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows_of_all
 from sqlfront.maintenance.program.room import check_change
 from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -59,9 +59,12 @@ class WindowChange:
         come = list(self._side(words, values))
         with self._delta.undone(self._machine):
             gone = list(self._side(words, values))
-        weights = [np.full(len(one), weight) for side, weight in ((gone, -1), (come, 1)) for one in side]
-        tables = [*gone, *come]
-        return pa.concat_tables(tables) if tables else pa.table({}), np.concatenate([np.empty(0, np.int64), *weights])
+        raw = [*gone, *come]
+        if not raw:
+            return pa.table({}), np.empty(0, np.int64)
+        rows, visible = sql_rows_of_all(self._view, self._evaluate, raw)
+        signs = [-1] * len(gone) + [1] * len(come)
+        return rows, np.repeat(signs, [one.num_rows for one in raw])[visible]
 
     def read(self) -> OutputChange:
         return netted(*self.rows())
@@ -75,13 +78,13 @@ class WindowChange:
     def close(self) -> None:
         self._stores.delta = None
 
-    def _side(self, words: np.ndarray, values: np.ndarray) -> Iterator[pa.Table]:
-        """The rows in SQL that are reached, as the orders have them now."""
+    def _side(self, words: np.ndarray, values: np.ndarray) -> Iterator[pa.RecordBatch]:
+        """The raw rows that are reached, as the orders have them now."""
         keys, copies = self._reached(words, values)
         for first in range(0, len(copies), BATCH):
             some = slice(first, first + BATCH)
             source = ChosenRows(self._stores.kept[0], keys[some], copies[some])
-            yield sql_rows(self._view, self._evaluate, raw_batch(self._view, source, source.rows))[0]
+            yield raw_batch(self._view, source, source.rows)
 
     def _reached(self, words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows reached in some order, each once: their key words, and which copies of rows they are."""
