@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.plain_values import SUMS
+from sqlfront.maintenance.output.aggregate_columns import SUMS
 from sqlfront.maintenance.output.python_values import PLAIN, column_of
 from sqlfront.maintenance.output.window_columns import WindowColumns
 from sqlfront.maintenance.program.rows import BATCH, numbers

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sqlfront.maintenance.output.aggregate_columns import SUMS
 from sqlfront.maintenance.output.output import needed
-from sqlfront.maintenance.output.plain_values import SUMS
 from sqlfront.maintenance.output.python_values import Column, column_of
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.program.metering import Meter

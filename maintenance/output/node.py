@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.maintenance.output.described_node import describe_view
-from sqlfront.maintenance.output.output_change import OutputChange, view_batches, view_rows
+from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.output.path_change import PathChange
+from sqlfront.maintenance.output.sql_rows import view_batches, view_rows
 from sqlfront.maintenance.output.top_change import KnownRows, noted_groups
 from sqlfront.maintenance.output.window_change import WindowChange
 from sqlfront.storage.errors import InternalError

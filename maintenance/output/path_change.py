@@ -22,16 +22,13 @@ from sqlfront.maintenance.output.output_change import (
     EncodedChange,
     OutputChange,
     Stamps,
-    as_shown,
     netted,
-    no_rows,
-    sql_rows_of_all,
-    sql_schema,
     stamp_columns,
     stamped_schema,
     with_columns,
 )
 from sqlfront.maintenance.output.row_program import RowProgram, Words, netted_words, picked_words, row_program
+from sqlfront.maintenance.output.sql_rows import as_shown, no_rows, sql_rows_of_all, sql_schema
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.rows import whole_numbers

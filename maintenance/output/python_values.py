@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlfront.maintenance.output.aggregate_columns import Sums, plain_averages
+from sqlfront.maintenance.output.aggregate_columns import Sums, is_plain_sum, plain_averages, plain_integers, plain_sums
 from sqlfront.maintenance.output.output import raw_column
-from sqlfront.maintenance.output.plain_values import is_plain_sum, plain_integers, plain_sums
 from sqlfront.maintenance.program.rows import RowSource
 from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError
 from sqlfront.maintenance.view.distinct_values import Groups

@@ -19,13 +19,13 @@ from sqlfront.maintenance.output.output_change import (
     UPDATE_POSTIMAGE,
     EncodedChange,
     Stamps,
-    as_shown,
     plain,
     plain_schema,
     with_columns,
 )
 from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words
+from sqlfront.maintenance.output.sql_rows import as_shown
 from sqlfront.maintenance.view.emission import Factor, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.told_rows import Block, BranchRows, WordRows

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.output.output import raw_batch
-from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange, netted, sql_rows
+from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange, netted
 from sqlfront.maintenance.output.path_change import ShownWords
 from sqlfront.maintenance.output.row_program import RowProgram, netted_words, picked_words, row_program
+from sqlfront.maintenance.output.sql_rows import sql_rows
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.exact import WHOLE, key_sums, sums_in

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.output.output import raw_batch
-from sqlfront.maintenance.output.output_change import OutputChange, netted, sql_rows_of_all
+from sqlfront.maintenance.output.output_change import OutputChange, netted
+from sqlfront.maintenance.output.sql_rows import sql_rows_of_all
 from sqlfront.maintenance.program.room import check_change
 from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.view.maintained_view import MaintainedView

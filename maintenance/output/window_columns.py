@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_column, plain_averages
-from sqlfront.maintenance.output.plain_values import is_plain_sum, plain_integers, plain_sums
+from sqlfront.maintenance.output.aggregate_columns import (
+    Sums,
+    aggregate_column,
+    is_plain_sum,
+    plain_averages,
+    plain_integers,
+    plain_sums,
+)
 from sqlfront.maintenance.program.rows import Rows
 from sqlfront.maintenance.ranked.exact import WHOLE
 from sqlfront.maintenance.view.maintained_view import MaintainedView

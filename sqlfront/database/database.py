@@ -266,7 +266,7 @@ class Database:
 
     def scan_of(self, entry: ViewEntry, session: Any, read: Callable[[], Iterable[pa.RecordBatch]] | None) -> Scan:
         """The raw rows that `read` gives, else a view's candidates; of a frozen projection the SQL rows they make."""
-        from sqlfront.maintenance.output.output_change import scanned_batches, scanned_schema
+        from sqlfront.maintenance.output.sql_rows import scanned_batches, scanned_schema
 
         frozen = entry.definition.is_frozen
 

@@ -71,7 +71,7 @@ class WholeView:
     def _batches(self, database: Database) -> Iterable[pa.RecordBatch] | None:
         """The view's SQL rows; None if DuckDB computes them sooner, on its threads."""
         from sqlfront.maintenance.output.output import Reader
-        from sqlfront.maintenance.output.output_change import is_straight, view_batches
+        from sqlfront.maintenance.output.sql_rows import is_straight, view_batches
 
         view, evaluate = self.entry.maintained, database.evaluate
         if view.definition.limit is not None:

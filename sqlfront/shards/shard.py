@@ -22,7 +22,8 @@ from sqlfront.database.sessions import Session
 from sqlfront.define.build import Bound, build_view
 from sqlfront.define.change_table_ddl import create_change_table
 from sqlfront.define.persistence import restore
-from sqlfront.maintenance.output.output_change import OutputChange, view_rows
+from sqlfront.maintenance.output.output_change import OutputChange
+from sqlfront.maintenance.output.sql_rows import view_rows
 from sqlfront.shards.routes import WEIGHT
 from sqlfront.shards.shard_log import START, At, ShardDelta, ShardLog, unpack
 from sqlfront.shards.shard_plan import ShardPlan
