@@ -26,6 +26,7 @@ from sqlfront.storage.codecs.interpolation import (
     interpolated_type,
     median_distance,
 )
+from sqlfront.storage.codecs.nested_types import parse_nested
 from sqlfront.storage.codecs.order import is_orderable
 
 LISTED = {
@@ -206,7 +207,12 @@ class OverOrdered:
 
 
 def _is_listed(type_: str) -> bool:
-    return type_.partition("(")[0] in LISTED
+    """Whether lists of a type's values are made of the values kept; of STRUCTs and lists, whether those of their parts
+    are."""
+    nested = parse_nested(type_)
+    if nested is None:
+        return type_.partition("(")[0] in LISTED
+    return nested.family in ("STRUCT", "LIST") and all(map(_is_listed, nested.types))
 
 
 @dataclass(frozen=True)
