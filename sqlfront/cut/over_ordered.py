@@ -113,6 +113,8 @@ class OverOrdered:
         """All texts in their order, joined."""
         value, *rest = aggregate.arguments
         separator = rest[0] if rest else Constant("','", "VARCHAR")
+        if value.type == "JSON":
+            value = cast(value, "VARCHAR")
         if value.type != "VARCHAR" or columns_of(separator) or separator.type != "VARCHAR":
             return None
         texts = self._list(

@@ -52,7 +52,7 @@ QUERIES = {
         first(f ORDER BY f NULLS FIRST) AS k FROM t GROUP BY g""",
     "structs": """SELECT g, list({{'x': x, 'l': [s, NULL]}} ORDER BY y, {{'x': x, 'l': [s, NULL]}}) AS a,
         last({{'d': d, 'f': f}} ORDER BY x, {{'d': d, 'f': f}}) AS b, list(DISTINCT [x, y] ORDER BY [x, y]) AS c,
-        histogram({{'y': y}}) AS h FROM t GROUP BY g""",
+        histogram({{'y': y}}) AS h, string_agg(to_json(s), ',' ORDER BY y, to_json(s)) AS j FROM t GROUP BY g""",
     "one first": "SELECT first(s ORDER BY x % 3{then_s}) AS a, last(x ORDER BY f{then_x}) AS b, count(*) AS n FROM t",
     "firsts of a join": """SELECT t.g, last(u.z ORDER BY t.y, t.s, u.z) AS a, first(t.s ORDER BY u.z DESC, t.s) AS b
         FROM t JOIN u ON t.x = u.x GROUP BY t.g""",

@@ -106,6 +106,7 @@ def test_macros_over_change_tables_and_views(con: sqlfront.Connection) -> None:
     con.execute("CREATE CHANGE TABLE c (k INTEGER, x INTEGER); INSERT INTO c VALUES (1, 2), (1, 8), (2, 5)")
     con.execute("CREATE MACRO more(x) AS x + 1; CREATE MACRO above(n) AS TABLE SELECT k, x FROM c WHERE x > n")
     con.execute("CREATE MATERIALIZED VIEW sums AS SELECT k, sum(x)::INTEGER AS x FROM c GROUP BY k")
+    con.execute("CREATE MATERIALIZED VIEW listed AS SELECT k, json_group_array(x) AS xs FROM c GROUP BY k")
     con.execute("CREATE MATERIALIZED VIEW over_both AS SELECT k, geomean(c.x), more(max(v.x)) AS b FROM c JOIN sums v "
                 "USING (k) GROUP BY k")  # fmt: skip
     con.execute("CREATE MATERIALIZED VIEW of_macro AS SELECT more(x) AS y FROM above(4)")
@@ -114,6 +115,7 @@ def test_macros_over_change_tables_and_views(con: sqlfront.Connection) -> None:
         (1, pytest.approx(4.0), 11),
         (2, pytest.approx(10.0), 26),
     ]
+    assert sorted(con.execute("FROM listed").fetchall()) == [(1, "[2,8]"), (2, "[20,5]")]
     assert sorted(con.execute("FROM of_macro").fetchall()) == [(6,), (9,), (21,)]
 
 
