@@ -30,13 +30,15 @@ _GIVEN = "__sqlfront_changes"
 
 @dataclass(frozen=True)
 class Netted:
-    """The changes of one ordinary table, netted and checked but not written: two temporary tables."""
+    """The changes of one ordinary table, netted and checked but not written: a temporary table of the distinct rows,
+    and one of those that are deleted if any may be."""
 
     name: str
     table: str
     columns: list[Column]
     net: str
     gone: str
+    deletes: bool
 
 
 def net_changes(session: Session, name: str, changes: Any, number: int) -> Netted:
@@ -48,13 +50,17 @@ def net_changes(session: Session, name: str, changes: Any, number: int) -> Nette
     """
     table, columns = table_columns(session, name)
     in_full = table_sql(session.database.name, table)
-    netted = Netted(name, in_full, columns, f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}")
     rows = as_arrow(name, changes)
     given = {column.casefold() for column in rows.schema.names}
     present = [column for column in columns if column.name.casefold() in given]
     defaults = _defaults(session, name, table, [column for column in columns if column not in present])
-    _net(session.duck, netted, defaults, *read_changes(name, present, rows))
-    _check_deletes(session.duck, netted)
+    rows, weights = read_changes(name, present, rows)
+    deletes = weights is not None and bool((weights < 0).any())
+    net, gone = f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}"
+    netted = Netted(name, in_full, columns, net, gone, deletes)
+    _net(session.duck, netted, defaults, rows, weights)
+    if deletes:
+        _check_deletes(session.duck, netted)
     return netted
 
 
@@ -64,18 +70,23 @@ def write_netted(session: Session, netted: Netted) -> None:
     Of a row that is deleted all copies go, and those that stay come back.
     """
     con, names = session.duck, _names(netted.columns)
+    copies = f"SELECT {names}, __weight AS copies FROM {netted.net} WHERE __weight > 0"
+    if netted.deletes:
+        _delete(con, netted)
+        copies = f"SELECT {names}, __held + __weight AS copies FROM {netted.gone} UNION ALL {copies}"
+    rows = f"SELECT {names}, unnest(range(copies)) FROM ({copies})"
+    con.execute(f"INSERT INTO {netted.table} ({names}) SELECT {names} FROM ({rows})")
+    con.execute(f"DROP TABLE {netted.net}" + (f"; DROP TABLE {netted.gone}" if netted.deletes else ""))
+
+
+def _delete(con: Any, netted: Netted) -> None:
+    """Delete all copies of the rows that are deleted."""
     [(expected,)] = con.execute(f"SELECT coalesce(sum(__held), 0) FROM {netted.gone}").fetchall()
     if expected:
         same = _same(netted.columns)
         [(deleted,)] = con.execute(f"DELETE FROM {netted.table} AS t USING {netted.gone} AS n WHERE {same}").fetchall()
         if deleted != expected:
             raise InternalError(f"{expected} rows of {netted.name} were to be deleted, DuckDB deleted {deleted}")
-    con.execute(
-        f"INSERT INTO {netted.table} ({names}) SELECT {names} FROM (SELECT {names}, unnest(range(copies)) FROM ("
-        f"SELECT {names}, __held + __weight AS copies FROM {netted.gone} UNION ALL "
-        f"SELECT {names}, __weight FROM {netted.net} WHERE __weight > 0))"
-    )
-    con.execute(f"DROP TABLE {netted.net}; DROP TABLE {netted.gone}")
 
 
 def table_columns(session: Session, name: str) -> tuple[QualifiedName, list[Column]]:
