@@ -28,6 +28,13 @@ def con(spark, tmp_path_factory):
     con.close()
 
 
+@pytest.fixture(scope="module")
+def whole(spark, con):
+    """The rows of the view `everything` in Spark itself."""
+    frame = load(spark, "everything")
+    return spark.createDataFrame(frame.collect(), frame.schema)
+
+
 def load(spark, view, **options):
     return spark.read.format("sqlfront").options(view=view, **options).load()
 
@@ -57,9 +64,8 @@ def test_views_are_tables_of_spark(spark, con):
     "u = '00000000-0000-0000-0000-000000000007'", "u = 'nonsense'", "d >= DATE '2024-03-01'", "x = 0.25", "h = 20",
     "a = 1 OR s = 's2'", "x > 1e9",
 ])  # fmt: skip
-def test_filters_mean_the_same(spark, con, where):
+def test_filters_mean_the_same(spark, con, whole, where):
     """Pushed or not, a filter gives what Spark itself makes of the whole view."""
-    whole = spark.createDataFrame(load(spark, "everything").collect(), load(spark, "everything").schema)
     expected = Counter(map(repr, whole.where(where).collect()))
     assert Counter(map(repr, load(spark, "everything").where(where).collect())) == expected
 
