@@ -15,7 +15,7 @@ from sqlfront.maintenance.engine import Change
 from sqlfront.storage.errors import DataError, ProgrammingError
 from sqlfront.write.changes import read_changes
 from sqlfront.write.dml import unit
-from sqlfront.write.write_through import net_changes, table_columns, write_netted
+from sqlfront.write.write_through import insert_rows, net_changes, table_columns, write_netted
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
@@ -33,6 +33,11 @@ def apply(session: Session, changes: Mapping[str, Any]) -> Epoch | None:
     if session.transaction is None and changes and all(table and not table.durable for table in tables.values()):
         return _apply_at_once(session, tables, changes, started)
     autocommit = session.transaction is None
+    if autocommit and [*tables.values()] == [None]:
+        with database.turns.writing():
+            inserted = insert_rows(session, *next(iter(changes.items())))
+        if inserted is not None:
+            return inserted.epoch or _empty_epoch(session, started)
     with database.turns.writing(), unit(session) as transaction:
         # Everything is checked before anything is written: in BEGIN, a failure leaves the transaction as it was.
         ordinary, noted = [], []
@@ -50,8 +55,13 @@ def apply(session: Session, changes: Mapping[str, Any]) -> Epoch | None:
         for table, rows, weights in noted:
             transaction.add(table, rows, weights)
     if autocommit and transaction.epoch is None:  # No view reads any of the tables, or the changes cancel.
-        transaction.epoch = database.engine.commit(database.engine.apply({}), started)
+        transaction.epoch = _empty_epoch(session, started)
     return transaction.epoch
+
+
+def _empty_epoch(session: Session, started: float) -> Epoch:
+    engine = session.database.engine
+    return engine.commit(engine.apply({}), started)
 
 
 def _apply_at_once(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
     from sqlfront.database.transactions import Rows
     from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.storage.capture.capture import QualifiedName
 
 SIGNS = {"insert": 1, "delete": -1}
 _BEFORE, _CHANGED, _GIVEN = "__sqlfront_before", "__sqlfront_changed", "__sqlfront_given"
@@ -137,6 +138,12 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
 def write_told(session: Session, relation: Relation, statements: Sequence[Telling]) -> int | None:
     """Run the first of the statements that changes rows of the relation's table, as one epoch; how many rows it
     changed. None, with nothing changed, if the triggers have to capture it."""
+    found = run_told(session, relation, statements)
+    return None if found is None else found[0]
+
+
+def run_told(session: Session, relation: Relation, statements: Sequence[Telling]) -> tuple[int, Transaction] | None:
+    """`write_told`, with the transaction, which has ended and has the epoch."""
     import duckdb
 
     con = session.duck
@@ -166,7 +173,7 @@ def write_told(session: Session, relation: Relation, statements: Sequence[Tellin
     count, rows, weights = told
     transaction.commit_told(relation.name, rows, weights, returned=True)
     session.is_ending = False
-    return count
+    return count, transaction
 
 
 def write_few(session: Session, relation: Relation, telling: Telling) -> int | None:
@@ -210,16 +217,25 @@ def write_few(session: Session, relation: Relation, telling: Telling) -> int | N
 
 def told_relation(session: Session, key: Key) -> Relation | None:
     """The relation of a captured table whose writes may tell their changes themselves: no trigger changes more."""
+    return captured_relation(session, key) if tells_alone(session) else None
+
+
+def tells_alone(session: Session) -> bool:
+    """Whether writes may tell their changes themselves."""
     database = session.database
     if not database.capture.looked and session.transaction is None:
         catch_up(database)  # It looks for triggers with one query; the triggers' way would take a dozen.
-    return captured_relation(session, key) if database.capture.alone else None
+    return database.capture.alone
 
 
 def captured_relation(session: Session, key: Key) -> Relation | None:
     """The relation of a captured table, if a view reads it."""
-    database = session.database
-    return database.engine.relations.get(database.relation_key(captured_table(database, key)))
+    return relation_of(session, captured_table(session.database, key))
+
+
+def relation_of(session: Session, table: QualifiedName) -> Relation | None:
+    """The relation of an ordinary table, if a view reads it."""
+    return session.database.engine.relations.get(session.database.relation_key(table))
 
 
 def names_interval(statement: PassThrough, relation: Relation | None) -> bool:

@@ -1,16 +1,19 @@
 """Batches of changes to ordinary tables: written to DuckDB in the open transaction, deletes before inserts.
 
-The changes come back through the table's triggers if a view reads it.
+The changes come back through the table's triggers if a view reads it. Rows of one table that only come are one INSERT,
+which tells its changes itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import QualifiedName
@@ -19,11 +22,13 @@ from sqlfront.storage.codecs.transport import arrived_sql
 from sqlfront.storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
 from sqlfront.storage.sql_text import exact, quote
 from sqlfront.write.changes import as_arrow, read_changes
+from sqlfront.write.returned import FEW, Telling, relation_of, run_told, tells_alone
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.database.sessions import Session
+    from sqlfront.database.transactions import Transaction
 
 _GIVEN = "__sqlfront_changes"
 
@@ -41,6 +46,34 @@ class Netted:
     deletes: bool
 
 
+def insert_rows(session: Session, name: str, changes: Any) -> Transaction | None:
+    """Insert the rows of one table, as one epoch of the transaction that is returned; None, with nothing done, if rows
+    are deleted, or no view reads the table, or triggers have to capture the change. It raises as `net_changes` does.
+    O(rows)."""
+    import duckdb
+    import pyarrow as pa
+
+    table, columns = table_columns(session, name)
+    relation = relation_of(session, table) if tells_alone(session) else None
+    rows, present, defaults, weights = _given(session, name, table, columns, changes)
+    if relation is None or (weights is not None and not (weights == 1).all()):
+        return None
+    given = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    written = [column for column in columns if column in present]
+    values = ", ".join(_value(column, None, given) for column in written)
+    text = f"INSERT INTO {table_sql(session.database.name, table)} ({_names(written)}) SELECT {values} FROM {_GIVEN}"
+    session.duck.register(_GIVEN, given)
+    try:
+        with bodies_found(session):
+            found = run_told(session, relation, [Telling(text, 1, many=given.num_rows > FEW)])
+    except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        raise _unfit(name, error) from error
+    finally:
+        with suppress(duckdb.TransactionException):  # Of an aborted transaction, which takes the name along.
+            session.duck.unregister(_GIVEN)
+    return None if found is None else found[1]
+
+
 def net_changes(session: Session, name: str, changes: Any, number: int) -> Netted:
     """Net the changes of an ordinary table and check its deletes; -n needs n copies of the row.
 
@@ -50,11 +83,7 @@ def net_changes(session: Session, name: str, changes: Any, number: int) -> Nette
     """
     table, columns = table_columns(session, name)
     in_full = table_sql(session.database.name, table)
-    rows = as_arrow(name, changes)
-    given = {column.casefold() for column in rows.schema.names}
-    present = [column for column in columns if column.name.casefold() in given]
-    defaults = _defaults(session, name, table, [column for column in columns if column not in present])
-    rows, weights = read_changes(name, present, rows)
+    rows, _, defaults, weights = _given(session, name, table, columns, changes)
     deletes = weights is not None and bool((weights < 0).any())
     net, gone = f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}"
     netted = Netted(name, in_full, columns, net, gone, deletes)
@@ -115,6 +144,18 @@ def table_columns(session: Session, name: str) -> tuple[QualifiedName, list[Colu
     return table, [column for column in columns if column.name not in generated]
 
 
+def _given(
+    session: Session, name: str, table: QualifiedName, columns: Sequence[Column], changes: Any
+) -> tuple[pa.Table | pa.RecordBatch, list[Column], dict[str, str], np.ndarray | None]:
+    """The rows of changes, the columns that these have, the DEFAULTs of the others, and the weights."""
+    rows = as_arrow(name, changes)
+    given = {column.casefold() for column in rows.schema.names}
+    present = [column for column in columns if column.name.casefold() in given]
+    defaults = _defaults(session, name, table, [column for column in columns if column not in present])
+    rows, weights = read_changes(name, present, rows)
+    return rows, present, defaults, weights
+
+
 def _defaults(session: Session, name: str, table: QualifiedName, missing: Sequence[Column]) -> dict[str, str]:
     """The DEFAULT expressions of columns that the changes miss. ProgrammingError if one has none."""
     if not missing:
@@ -151,12 +192,13 @@ def _net(
             f"(SELECT {casts}, __weight FROM {_GIVEN}) GROUP BY {groups} HAVING sum(__weight) <> 0"
         )
     except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-        raise DataError(
-            f"a value does not fit its column of {netted.name}",
-            why=str(error).splitlines()[0],
-            hint="cast it first, or correct it",
-        ) from error
+        raise _unfit(netted.name, error) from error
     con.unregister(_GIVEN)  # Not after an error: the transaction is aborted then, and takes the name along.
+
+
+def _unfit(name: str, error: Exception) -> DataError:
+    why, hint = str(error).splitlines()[0], "cast it first, or correct it"
+    return DataError(f"a value does not fit its column of {name}", why=why, hint=hint)
 
 
 def _value(column: Column, default: str | None, given: pa.Table) -> str:

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import sqlfront
 from sqlfront.database.transactions import Transaction
 from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.trigger_sql import trigger_ddl
-from sqlfront.write import returned, told_writes
+from sqlfront.storage.errors import DataError, IntegrityError
+from sqlfront.write import apply, returned, told_writes
 
 
 @pytest.fixture
@@ -385,3 +387,24 @@ def test_triggers_of_an_older_file_are_renewed(tmp_path: Path, told: list[int], 
     assert told == [1]
     assert con.execute("SELECT * FROM v").fetchall() == [(1,)]
     con.close()
+
+
+def test_batches_of_rows_that_come_are_one_insert(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other batches are netted first. Columns that are not given have their DEFAULT."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, x BIGINT DEFAULT 7, y BIGINT GENERATED ALWAYS AS (x + 1))")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(x) AS s, sum(y) AS t, count(*) AS n FROM t")
+        with monkeypatch.context() as patched:
+            patched.setattr(apply, "net_changes", None)
+            for number, rows in enumerate((1, 3, 100), 1):
+                made = pa.table({"k": [1_000 * number + row for row in range(rows)]})
+                assert con.apply({"t": made}).number == number
+            with pytest.raises(IntegrityError):
+                con.apply({"t": pa.table({"k": [5, 5]})})
+            with pytest.raises(DataError, match="does not fit"):
+                con.apply({"t": pa.table({"k": [2**40]})})
+            with pytest.raises(TypeError):
+                con.apply({"t": pa.table({"k": [1_000], "x": [7], "_weight": [-1]})})
+        assert con.execute("FROM v").fetchall() == [(104 * 7, 104 * 8, 104)]
+        con.apply({"t": pa.table({"k": [1_000], "x": [7], "_weight": [-1]})})
+        assert con.execute("FROM v").fetchall() == [(103 * 7, 103 * 8, 103)]
