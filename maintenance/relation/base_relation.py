@@ -69,7 +69,7 @@ class Relation:
         self.inputs: dict[tuple[str, str, str, Settings], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.computation: Computation | None = None
-        self._expressions = Expressions(self.columns, dictionaries)
+        self._expressions = Expressions(self.columns, dictionaries, evaluate)
         self.passed = self.guarded = self.has_dictionaries = False
         self.width, self.loaded = 1, 0
         self.counter = np.zeros(1, np.int64)

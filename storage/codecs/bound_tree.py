@@ -6,7 +6,7 @@ import functools
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -42,13 +42,15 @@ class Bound:
     """An expression of a DuckDB type ("" for those that are not told apart).
 
     `operation` is COLUMN (`value` is its number), CONSTANT (`value` as DuckDB stores it, None for NULL), CASE
-    (children: condition, value, condition, value, ..., value), an operator, or the name of a built-in function.
+    (children: condition, value, condition, value, ..., value), an operator, or the name of a built-in function. `tree`
+    is all that DuckDB says; the index of a BOUND_REF in it is the number of a column.
     """
 
     operation: str
     type: str
     children: tuple[Bound, ...] = ()
     value: Any = None
+    tree: Any = field(default=None, compare=False, repr=False)
 
 
 def bind(columns: Mapping[str, str], expressions: Sequence[str], settings: Settings = ()) -> list[Bound | None]:
@@ -84,24 +86,61 @@ def _together(declared: str, expressions: Sequence[str], settings: Settings) -> 
     if projection["type"] != "LOGICAL_PROJECTION" or [scan["type"] for scan in scans] != ["LOGICAL_GET"]:
         return None
     places = [column["index"] for column in scans[0]["column_indexes"]]
-    return [_bound(tree, places) for tree in projection["expressions"]]
+    _name_columns(projection["expressions"], places)
+    return [_bound(tree) for tree in projection["expressions"]]
 
 
-def _bound(tree: dict[str, Any], places: list[int]) -> Bound:
+def parsed(expression: str) -> Any:
+    """The tree that DuckDB parses an expression to; None if it does not."""
+    with _lock:
+        answer = _connection().execute("SELECT json_serialize_sql(?)", [f"SELECT {expression}"]).fetchone()
+    found = json.loads(answer[0])  # type: ignore[index]
+    return None if found["error"] else found["statements"][0]["node"]["select_list"][0]
+
+
+def deserialized(trees: Sequence[Any]) -> list[str]:
+    """The SQL of trees that are `parsed`, or parts of such trees."""
+    if not trees:
+        return []
+    with _lock:
+        [empty] = _connection().execute("SELECT json_serialize_sql('SELECT 1')").fetchone()  # type: ignore[misc]
+        statement = json.loads(empty)
+        texts = []
+        for tree in trees:
+            statement["statements"][0]["node"]["select_list"] = [tree]
+            texts.append(json.dumps(statement))
+        answers = _connection().execute("SELECT json_deserialize_sql(unnest(?::JSON[]))", [texts]).fetchall()
+    return [text.removeprefix("SELECT ") for (text,) in answers]
+
+
+def _name_columns(tree: Any, places: list[int]) -> None:
+    """Let the index of what refers to a column be the column's number."""
+    if isinstance(tree, dict):
+        if tree.get("type") == "BOUND_REF" and tree["index"] < len(places):  # Else it is a lambda's own.
+            tree["index"] = places[tree["index"]]
+        tree = tree.values()
+    elif not isinstance(tree, list):
+        return
+    for one in tree:
+        _name_columns(one, places)
+
+
+def _bound(tree: dict[str, Any]) -> Bound:
     kind = tree["type"]
     if kind == "VALUE_CONSTANT":
         constant = tree["value"]
-        return Bound("CONSTANT", _type(constant["type"]), value=None if constant["is_null"] else constant["value"])
+        value = None if constant["is_null"] else constant["value"]
+        return Bound("CONSTANT", _type(constant["type"]), value=value, tree=tree)
     type = _type(tree["return_type"]) if "return_type" in tree else "BOOLEAN"
     if kind == "BOUND_REF":
-        return Bound("COLUMN", type, value=places[tree["index"]])
+        return Bound("COLUMN", type, value=tree["index"], tree=tree)
     if kind == "CASE_EXPR":
         parts = [part for check in tree["case_checks"] for part in (check["when_expr"], check["then_expr"])]
-        return Bound("CASE", type, tuple(_bound(part, places) for part in (*parts, tree["else_expr"])))
-    children = tuple(_bound(child, places) for child in tree.get("children", ()))
+        return Bound("CASE", type, tuple(map(_bound, (*parts, tree["else_expr"]))), tree=tree)
+    children = tuple(map(_bound, tree.get("children", ())))
     if kind == "BOUND_FUNCTION" and tree["qname"]["path"][:2] == ["system", "main"]:
-        return Bound(tree["qname"]["path"][2], type, children)
-    return Bound(_OPERATORS.get(kind, "?"), type, children)
+        return Bound(tree["qname"]["path"][2], type, children, tree=tree)
+    return Bound(_OPERATORS.get(kind, "?"), type, children, tree=tree)
 
 
 def _type(type: dict[str, Any]) -> str:
