@@ -51,7 +51,7 @@ class _Function:
 
 
 _Codes: TypeAlias = Mapping[str, np.ndarray]
-"""The codes of texts, each once, by the name of their column."""
+"""The codes of texts by the name of their column."""
 
 
 class Memoized:
@@ -84,7 +84,7 @@ class Memoized:
             if (lacking := function.memo.lacks(codes)).size:
                 functions, texts = asked.setdefault(function.settings, ([], {}))
                 functions.append(function)
-                texts[name] = np.union1d(texts[name], lacking) if name in texts else lacking
+                texts[name] = np.concatenate([texts[name], lacking]) if name in texts else lacking
         return bool(asked) and all(self._learn(*each) for each in asked.values())
 
     def release(self) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MOST_LOOSE = 1 << 16
 """Texts that are kept for memos alone, if fewer are referred to."""
+_FEW = 1 << 10
+"""Texts that take less time to compute than to sort out equal ones."""
 
 
 class Memo:
@@ -50,9 +52,9 @@ class Memo:
         self._unpin()
 
     def lacks(self, codes: np.ndarray) -> np.ndarray:
-        """Those of the codes, each once, that have no entry. O(codes), if they all have one."""
-        found: np.ndarray = pa.array(codes[self.words(codes) == self.absent]).unique().to_numpy()
-        return found
+        """Those of the codes that have no entry, each once if they are many. O(codes)."""
+        found = codes[self.words(codes) == self.absent]
+        return found if len(found) <= _FEW else pa.array(found).unique().to_numpy()
 
     def fails(self, codes: np.ndarray) -> bool:
         """Whether the expression is known to fail for one of these codes."""
@@ -62,19 +64,23 @@ class Memo:
         """The words of codes; `absent` where there is none."""
         places = _places(codes)
         entries = places >> PAGE_BITS
-        pages = self._directory[np.minimum(entries, len(self._directory) - 1)]
-        return self._pages[np.where(entries < len(self._directory), pages, 0), places & (PAGE - 1)]
+        if entries.max(initial=0) < len(self._directory):
+            return self._pages.reshape(-1).take(self._in_pages(places, entries))
+        found = np.full(len(codes), self.absent, np.int64)
+        reached = np.flatnonzero(entries < len(self._directory))
+        found[reached] = self.words(codes[reached])
+        return found
 
     def learn(self, codes: np.ndarray, words: np.ndarray) -> None:
-        """Enter the words of codes, each once."""
-        places = _places(codes)
-        entries = places >> PAGE_BITS
+        """Enter the words of codes."""
         self._failing.update(codes[words == self.absent].tolist())
         if self.is_text and self._pinned is None and (null := words[(codes == NULL_CODE) & (words >= 0)]).size:
             self._dictionary.hold(int(null[0]))
             self._pinned = int(null[0])
-        self._make_pages(np.unique(entries))
-        self._pages[self._directory[entries], places & (PAGE - 1)] = words
+        places = _places(codes)
+        entries = places >> PAGE_BITS
+        self._make_pages(entries)
+        self._pages.reshape(-1)[self._in_pages(places, entries)] = words
 
     def fail(self, codes: np.ndarray) -> None:
         """Note that the expression fails for these codes."""
@@ -113,13 +119,20 @@ class Memo:
         owners[self._directory[used]] = used
         return owners[1:]
 
+    def _in_pages(self, places: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        """Where the words lie, counted from the first page's first."""
+        found: np.ndarray = (self._directory[entries] << PAGE_BITS) + (places & (PAGE - 1))
+        return found
+
     def _make_pages(self, entries: np.ndarray) -> None:
         """Let these entries of the directory have pages."""
         directory, pages = self._directory, self._pages
         if (most := int(entries.max(initial=0))) >= len(directory):
             directory = np.zeros(2 * most + 1, np.int64)
             directory[: len(self._directory)] = self._directory
-        new = entries[directory[entries] == 0]
+        new = np.unique(entries[directory[entries] == 0])
+        if not new.size:
+            return
         used = self._used + len(new)
         if used > len(pages):
             pages = np.full((used + used // 2, PAGE), self.absent, np.int64)
@@ -202,4 +215,5 @@ class Memos:
 
 
 def _places(codes: np.ndarray) -> np.ndarray:
-    return np.where(codes == NULL_CODE, 0, codes + 1)
+    found: np.ndarray = np.maximum(codes, -1) + 1
+    return found
