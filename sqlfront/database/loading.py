@@ -41,10 +41,10 @@ class _Way(Enum):
 class Evaluator:
     """SQL over a batch of rows, by DuckDB on private connections.
 
-    A query is prepared once per schema, text and settings: parsing and binding cost more than a small batch. DuckDB binds
-    a prepared query at each run once something else has been registered, so it is then prepared anew. Scans of one
-    statement may ask from several threads; one computes at a time. `queries` counts what DuckDB was asked, `rows`
-    what it was handed.
+    A query is prepared once per schema, text and settings: parsing and binding cost more than a small batch. DuckDB
+    binds it at each run once something else has been registered, so it is then prepared anew. Scans of one statement
+    may ask from several threads; one computes at a time. `queries` counts what DuckDB was asked, `rows` what it was
+    handed.
     """
 
     def __init__(self) -> None:
