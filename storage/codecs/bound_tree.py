@@ -14,6 +14,9 @@ import duckdb
 from sqlfront.storage.codecs.casting import Settings, connect, under
 from sqlfront.storage.sql_text import quote
 
+LAMBDA = "lambda_expr"
+"""What a bound tree calls the body of a lambda. It refers to parameters alone, some of which are captured columns."""
+
 _lock = threading.Lock()
 _state = {"declared": ""}
 
@@ -116,9 +119,9 @@ def deserialized(trees: Sequence[Any]) -> list[str]:
 def _name_columns(tree: Any, places: list[int]) -> None:
     """Let the index of what refers to a column be the column's number."""
     if isinstance(tree, dict):
-        if tree.get("type") == "BOUND_REF" and tree["index"] < len(places):  # Else it is a lambda's own.
+        if tree.get("type") == "BOUND_REF":
             tree["index"] = places[tree["index"]]
-        tree = tree.values()
+        tree = [value for name, value in tree.items() if name != LAMBDA]
     elif not isinstance(tree, list):
         return
     for one in tree:

@@ -99,8 +99,9 @@ class Memo:
         self._failing = {code for code in self._failing if code < 0 or (code < len(alive) and alive[code])}
         if (left := (words != self.absent).any(1)).all():
             return
-        directory, pages = np.zeros_like(self._directory), np.concatenate([self._pages[:1], words[left]])
-        directory[self._owners()[left]] = np.arange(1, len(pages))
+        owners, pages = self._owners()[left], np.concatenate([self._pages[:1], words[left]])
+        directory = np.zeros(owners.max(initial=0) + 1, np.int64)
+        directory[owners] = np.arange(1, len(pages))
         self._used = len(pages)
         self._set(pages, directory)
 

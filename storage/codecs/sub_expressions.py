@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.storage.codecs.bound_tree import bind, deserialized, parsed
+from sqlfront.storage.codecs.bound_tree import LAMBDA, bind, deserialized, parsed
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.sql_text import quote
 
@@ -73,7 +73,7 @@ def columns_read(tree: Any) -> set[int]:
     """The numbers of the columns that a bound tree reads."""
     if isinstance(tree, dict):
         own = {tree["index"]} if tree.get("type") == "BOUND_REF" else set[int]()
-        return own.union(*map(columns_read, tree.values()))
+        return own.union(*(columns_read(value) for name, value in tree.items() if name != LAMBDA))
     return set[int]().union(*map(columns_read, tree)) if isinstance(tree, list) else set()
 
 
