@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.guards import Evaluate
 
 TEXTS = ("VARCHAR", "JSON")
-"""The types whose codes stand for byte strings that DuckDB takes apart: other equal values may look different."""
+"""The types of which equal codes mean equal bytes. Equal values of other types in dictionaries may look different."""
 
 
 @dataclass(frozen=True)

@@ -198,11 +198,11 @@ class Memos:
             known = np.zeros_like(alive)
             for codes, _ in entries:
                 known[codes] = True
-            if np.count_nonzero(known & ~alive) <= max(_MOST_LOOSE, np.count_nonzero(alive)):
+            if int((known & ~alive).sum()) <= max(_MOST_LOOSE, int(alive.sum())):
                 alive |= known
         texts = [found for found, memo in zip(entries, self._memos.values(), strict=True) if memo.is_text]
         count = -1
-        while count != (count := np.count_nonzero(alive)):
+        while count != (count := int(alive.sum())):
             for codes, words in texts:
                 made = words[alive[codes]]
                 alive[made[made >= 0]] = True
