@@ -26,6 +26,8 @@ from sqlfront.storage.kernels.programs import expression as kernels
 from sqlfront.storage.stores.words import words_at
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sqlfront.maintenance.relation.base_relation import Column, Input
     from sqlfront.maintenance.relation.guards import Evaluate
 
@@ -142,6 +144,10 @@ class Computation:
             return False
         data = words_at(address, rows * width).reshape(rows, width)
         return self._memoized.learn(data, self._placed) and not _compute(*self._call, address, width, rows)
+
+    def lacks_most(self, rows: int, column: Callable[[str], pa.Array | pa.ChunkedArray]) -> bool:
+        """Whether the rows are many, and memos lack texts of their own of most. Looks at a few of them."""
+        return self._memoized.lacks_most(rows, column)
 
     def release(self) -> None:
         """Let go of the text constants and memos."""

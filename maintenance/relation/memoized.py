@@ -3,13 +3,16 @@
 A program reads the words by the codes of the texts (storage/codecs/memo.py) and refuses rows with texts that are new.
 These are computed by one query for all expressions with the same settings, and the program runs again: a known text
 costs a read, an epoch with new ones a query. NULL is a text of its own. Rows with a text for which an expression fails
-are refused for good, so that DuckDB computes them, or fails, as if there were no memo. Such an expression may be
-memoized, for a view's expressions are deterministic under its settings (`sqlfront/binding/function_catalog.py`).
+are refused for good, so that DuckDB computes them, or fails, as if there were no memo. A large batch of new texts is
+left to DuckDB, too, which takes half of the time and no memory for texts that may never come again.
+
+A view's expressions may be memoized, for they are deterministic under its settings
+(`sqlfront/binding/function_catalog.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,11 +26,18 @@ from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sqlfront.maintenance.relation.base_relation import Column
     from sqlfront.maintenance.relation.guards import Evaluate
 
 TEXTS = ("VARCHAR", "JSON")
 """The types of which equal codes mean equal bytes. Equal values of other types in dictionaries may look different."""
+
+
+_MANY = 1 << 14
+"""Rows that may better be left to DuckDB."""
+_SAMPLE = 1 << 11
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,20 @@ class Memoized:
                 functions.append(function)
                 texts[name] = np.concatenate([texts[name], lacking]) if name in texts else lacking
         return bool(asked) and all(self._learn(*each) for each in asked.values())
+
+    def lacks_most(self, rows: int, column: Callable[[str], pa.Array | pa.ChunkedArray]) -> bool:
+        """Whether the rows are many, and memos lack texts of their own of most: of more than half of a sample."""
+        if rows < _MANY:
+            return False
+        for function in self._functions.values():
+            codec = codec_for(function.source.type, self._dictionaries)
+            try:
+                [codes] = codec.encode(column(function.source.name).slice(rows // 2, _SAMPLE))
+            except DataError:  # Whoever encodes the rows says so.
+                return False
+            if len(function.memo.lacks(codes)) > _SAMPLE // 2:
+                return True
+        return False
 
     def release(self) -> None:
         """Let go of the memos."""

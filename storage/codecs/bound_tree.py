@@ -117,10 +117,10 @@ def deserialized(trees: Sequence[Any]) -> list[str]:
 
 
 def _name_columns(tree: Any, places: list[int]) -> None:
-    """Let the index of what refers to a column be the column's number."""
+    """Let the index of what refers to a column be the column's number; -1 where it is seen to be a lambda's own."""
     if isinstance(tree, dict):
         if tree.get("type") == "BOUND_REF":
-            tree["index"] = places[tree["index"]]
+            tree["index"] = places[tree["index"]] if tree["index"] < len(places) else -1
         tree = [value for name, value in tree.items() if name != LAMBDA]
     elif not isinstance(tree, list):
         return

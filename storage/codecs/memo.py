@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from sqlfront.storage.kernels.layout import NULL_CODE
 from sqlfront.storage.kernels.programs.expression import PAGE, PAGE_BITS
@@ -22,8 +21,8 @@ from sqlfront.storage.kernels.programs.expression import PAGE, PAGE_BITS
 if TYPE_CHECKING:
     from sqlfront.storage.codecs.dictionary import Dictionary
 
-_MOST_LOOSE = 1 << 16
-"""Texts that are kept for memos alone, if fewer are referred to."""
+_MOST_LOOSE = 1 << 18
+"""Texts that are kept for memos alone."""
 _FEW = 1 << 10
 """Texts that take less time to compute than to sort out equal ones."""
 
@@ -52,9 +51,9 @@ class Memo:
         self._unpin()
 
     def lacks(self, codes: np.ndarray) -> np.ndarray:
-        """Those of the codes that have no entry, each once if they are many. O(codes)."""
+        """Those of the codes that have no entry, each once if they are many. O(codes), and sorts those."""
         found = codes[self.words(codes) == self.absent]
-        return found if len(found) <= _FEW else pa.array(found).unique().to_numpy()
+        return found if len(found) <= _FEW else _distinct(found)
 
     def fails(self, codes: np.ndarray) -> bool:
         """Whether the expression is known to fail for one of these codes."""
@@ -131,7 +130,9 @@ class Memo:
         if (most := int(entries.max(initial=0))) >= len(directory):
             directory = np.zeros(2 * most + 1, np.int64)
             directory[: len(self._directory)] = self._directory
-        new = np.unique(entries[directory[entries] == 0])
+        is_needed = np.zeros(len(directory), bool)
+        is_needed[entries] = True
+        new = np.flatnonzero(is_needed & (directory == 0))
         if not new.size:
             return
         used = self._used + len(new)
@@ -198,7 +199,7 @@ class Memos:
             known = np.zeros_like(alive)
             for codes, _ in entries:
                 known[codes] = True
-            if int((known & ~alive).sum()) <= max(_MOST_LOOSE, int(alive.sum())):
+            if int((known & ~alive).sum()) <= _MOST_LOOSE:
                 alive |= known
         texts = [found for found, memo in zip(entries, self._memos.values(), strict=True) if memo.is_text]
         count = -1
@@ -217,4 +218,13 @@ class Memos:
 
 def _places(codes: np.ndarray) -> np.ndarray:
     found: np.ndarray = np.maximum(codes, -1) + 1
+    return found
+
+
+def _distinct(codes: np.ndarray) -> np.ndarray:
+    """The codes, each once. NumPy's own way is a hash table, which takes longer than to sort them."""
+    ordered = np.sort(codes)
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    found: np.ndarray = ordered[is_first]
     return found

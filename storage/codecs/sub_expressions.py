@@ -70,9 +70,9 @@ def meaning(tree: Any) -> str:
 
 
 def columns_read(tree: Any) -> set[int]:
-    """The numbers of the columns that a bound tree reads."""
+    """The numbers of the columns that a bound tree reads; perhaps of others, too, where it has lambdas."""
     if isinstance(tree, dict):
-        own = {tree["index"]} if tree.get("type") == "BOUND_REF" else set[int]()
+        own = {tree["index"]} if tree.get("type") == "BOUND_REF" and tree["index"] >= 0 else set[int]()
         return own.union(*(columns_read(value) for name, value in tree.items() if name != LAMBDA))
     return set[int]().union(*map(columns_read, tree)) if isinstance(tree, list) else set()
 

@@ -102,3 +102,17 @@ def test_the_largest_expression_over_a_text_has_one_memo() -> None:
     table = Table(**{f"coalesce({text}, y)": "VARCHAR"})
     assert len(table.dictionaries.varchar.memos) == 1 and table.dictionaries.varchar.live() == 0
     assert table.values((1, "A", ""), (1, "c", ""), (1, None, "y")) == [("A",), ("c!",), ("y",)]
+
+
+@pytest.mark.parametrize("distinct", [5, 20_000])
+def test_many_texts_are_memoized_if_they_come_again(distinct: int) -> None:
+    table = Table(**{"upper(x)": "VARCHAR", "length(y) + n": "BIGINT"})
+    rows = [(number, f"a{number % distinct}", "b") for number in range(20_000)]
+    assert table.values(*rows) == [(f"A{number % distinct}", number + 1) for number in range(20_000)]
+    assert table.asked() == 1
+    known = sorted(len(memo.entries()[0]) for memo in table.dictionaries.varchar.memos)
+    assert known == ([1, 5] if distinct == 5 else [0, 0])
+    (source,) = [item for item in table.relation.inputs.values() if item.source == "x"]
+    batch = pa.table({"n": pa.array(range(20_000), pa.int32()), "x": [row[1] for row in rows], "y": ["b"] * 20_000})
+    data = table.relation.encode(batch, None)
+    assert not source.stored and len(np.unique(data[:, source.place])) == (5 if distinct == 5 else 1)
