@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.relation.memoized import TEXTS, Memoized
-from sqlfront.maintenance.relation.number_codes import Untranslated, scale_of
-from sqlfront.maintenance.relation.registers import RESERVED, Registers
+from sqlfront.maintenance.relation.registers import RESERVED, TEXTS, Registers, Untranslated
 from sqlfront.storage.codecs.bound_tree import Bound, bind
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Dictionaries
-from sqlfront.storage.codecs.sub_expressions import SubExpression, sub_expressions
+from sqlfront.storage.codecs.types import scale_of
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.layout import NULL_CODE
 from sqlfront.storage.kernels.programs import expression as kernels
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from sqlfront.maintenance.relation.base_relation import Column, Input
     from sqlfront.maintenance.relation.guards import Evaluate
+    from sqlfront.storage.codecs.sub_expressions import SubExpression
 
 _compute = entry_point(kernels.compute)
 
@@ -71,6 +70,8 @@ class Expressions:
     def _parts_of(self, text: str, settings: Settings) -> Mapping[tuple[str, str], SubExpression]:
         """The sub-expressions of an item over one text column."""
         if (text, settings) not in self._parts:
+            from sqlfront.storage.codecs.sub_expressions import sub_expressions  # Most views need none.
+
             self._parts[text, settings] = sub_expressions(self._types, text, settings, TEXTS)
         return self._parts[text, settings]
 
@@ -81,8 +82,7 @@ class Computation:
 
     def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries, evaluate: Evaluate) -> None:
         self._columns, self._dictionaries = columns, dictionaries
-        self._memoized = Memoized(dictionaries, evaluate)
-        self._registers = Registers(columns, dictionaries, self._memoized)
+        self._registers = Registers(columns, dictionaries, evaluate)
         self._stores: list[tuple[Input, int, int]] = []
         self._products: list[tuple[Input, list[tuple[int, bool]]]] = []
 
@@ -113,7 +113,8 @@ class Computation:
             elif kind == kernels.LIKE:
                 x, y = int(self._laid_out[x][0].ctypes.data), self._dictionaries.varchar.state
             elif kind == kernels.LOOK_UP:
-                x = self._memoized.memos[x].address
+                assert self._registers.memoized is not None
+                x = self._registers.memoized.memos[x].address
             program.append((kind, register, a, b, x, y))
         for item, register, reserved in self._stores:
             if item.kind == "factor":
@@ -140,14 +141,15 @@ class Computation:
         query of DuckDB's if a memo lacks a text."""
         if not _compute(*self._call, address, width, rows):
             return True
-        if not self._memoized.memos:
+        if (memoized := self._registers.memoized) is None:
             return False
         data = words_at(address, rows * width).reshape(rows, width)
-        return self._memoized.learn(data, self._placed) and not _compute(*self._call, address, width, rows)
+        return memoized.learn(data, self._placed) and not _compute(*self._call, address, width, rows)
 
     def lacks_most(self, rows: int, column: Callable[[str], pa.Array | pa.ChunkedArray]) -> bool:
         """Whether the rows are many, and memos lack texts of their own of most. Looks at a few of them."""
-        return self._memoized.lacks_most(rows, column)
+        memoized = self._registers.memoized
+        return memoized is not None and memoized.lacks_most(rows, column)
 
     def release(self) -> None:
         """Let go of the text constants and memos."""

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
     from sqlfront.maintenance.relation.guards import Evaluate
 
-TEXTS = ("VARCHAR", "JSON")
-"""The types of which equal codes mean equal bytes. Equal values of other types in dictionaries may look different."""
-
-
 _MANY = 1 << 14
 """Rows that may better be left to DuckDB."""
 _SAMPLE = 1 << 11
@@ -143,7 +139,7 @@ class Memoized:
         count, succeeds = len(functions), True
         for function, values, has_value in zip(functions, found[:count], found[count:], strict=True):
             codes = texts[function.source.name]
-            is_known = np.asarray(has_value[: len(codes)], bool)
+            is_known = np.array(has_value[: len(codes)].to_pylist(), bool)
             function.memo.learn(codes[is_known], function.words(values[: len(codes)])[is_known])
             function.memo.fail(codes[~is_known])
             succeeds &= bool(is_known.all())

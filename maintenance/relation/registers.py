@@ -9,15 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlfront.maintenance.relation.memoized import TEXTS, Memoized
-from sqlfront.maintenance.relation.number_codes import INTEGERS, Untranslated, alike, bounds, scale_of, whole
-from sqlfront.storage.codecs.bound_tree import Bound
+from sqlfront.storage.codecs.bound_tree import Bound, columns_read, meaning
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.codec import RESERVED_HIGH
 from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
-from sqlfront.storage.codecs.sub_expressions import SubExpression, columns_read, meaning
+from sqlfront.storage.codecs.types import INTEGERS, alike, bounds, scale_of
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 from sqlfront.storage.kernels.programs import expression as kernels
@@ -25,7 +23,10 @@ from sqlfront.storage.kernels.programs import reals
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
+    from sqlfront.maintenance.relation.guards import Evaluate
+    from sqlfront.maintenance.relation.memoized import Memoized
     from sqlfront.maintenance.relation.time_values import TimeValues
+    from sqlfront.storage.codecs.sub_expressions import SubExpression
 
 _MAX = 2**63 - 1
 _LARGEST_EXACT = 2**53  # Every whole number up to it is a DOUBLE.
@@ -56,6 +57,12 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
     "!~~": lambda text: text.split("%"),
 }
 _EXTREMES = ("greatest", "least")
+TEXTS = ("VARCHAR", "JSON")
+"""The types of which equal codes mean equal bytes. Equal values of other types in dictionaries may look different."""
+
+
+class Untranslated(Exception):
+    """An expression that only DuckDB computes."""
 
 
 class Registers:
@@ -66,8 +73,9 @@ class Registers:
     asked for at need, and `settings` those under which DuckDB computes them.
     """
 
-    def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries, memoized: Memoized) -> None:
-        self._columns, self._dictionaries, self.memoized = columns, dictionaries, memoized
+    def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries, evaluate: Evaluate) -> None:
+        self._columns, self._dictionaries, self._evaluate = columns, dictionaries, evaluate
+        self.memoized: Memoized | None = None
         self.parts: Callable[[], Mapping[tuple[str, str], SubExpression]] = dict
         self.settings: Settings = ()
         self._is_alone = False
@@ -81,7 +89,8 @@ class Registers:
         for code in self._pinned.values():
             self._dictionaries.varchar.unpin(code)
         self._pinned.clear()
-        self.memoized.release()
+        if self.memoized is not None:
+            self.memoized.release()
 
     def factors(self, bound: Bound) -> list[tuple[int, bool]]:
         """The registers whose product is stored, and which hold whole numbers; NULL is 0."""
@@ -148,6 +157,10 @@ class Registers:
         part = self.parts().get((source.name, meaning(bound.tree)))
         if part is None:
             return self._rule(bound.operation)(bound)
+        if self.memoized is None:
+            from sqlfront.maintenance.relation.memoized import Memoized  # Most views need none.
+
+            self.memoized = Memoized(self._dictionaries, self._evaluate)
         absent = RESERVED.get(bound.type, RESERVED_LOW)
         number = self.memoized.open(source, part, bound.type, self.settings, absent)
         return self.add(kernels.LOOK_UP, self._load(self._columns.index(source)), x=number, y=absent)
@@ -223,7 +236,7 @@ class Registers:
             return self.word(self._pinned[value])
         if bound.type in ("FLOAT", "DOUBLE"):
             return self.word(self._code(float(value)))
-        code = whole(value) + (NULL_CODE + 1 if bound.type == "UBIGINT" else 0)
+        code = _whole(value) + (NULL_CODE + 1 if bound.type == "UBIGINT" else 0)
         if not -_MAX <= code <= _MAX:
             raise Untranslated
         return self.word(code)
@@ -248,7 +261,7 @@ class Registers:
     def _wide_equality(self, column: Bound, constant: Bound) -> int:
         """Whether a column of two words is a constant. Where its second word is another one, the first is compared with
         itself, which tells NULL from false."""
-        high, low = codec_for(column.type, self._dictionaries).encode_value(whole(constant.value))
+        high, low = codec_for(column.type, self._dictionaries).encode_value(_whole(constant.value))
         first, second = (self._load(column.value, word) for word in range(2))
         unequal = self.add(kernels.UNEQUAL, first, first)
         equal = self.add(kernels.EQUAL, first, self.word(high))
@@ -284,10 +297,10 @@ class Registers:
     def _quotient(self, bound: Bound) -> int:
         """A whole number divided by a positive constant, without the rest."""
         number, constant = bound.children
-        is_positive = constant.operation == "CONSTANT" and constant.value is not None and whole(constant.value) > 0
+        is_positive = constant.operation == "CONSTANT" and constant.value is not None and _whole(constant.value) > 0
         if not is_positive or not all(child.type == bound.type in INTEGERS for child in bound.children):
             raise Untranslated
-        divisor, zero, value = whole(constant.value), self.word(0), self.value(number)
+        divisor, zero, value = _whole(constant.value), self.word(0), self.value(number)
         if divisor > _MAX or bound.type in ("UBIGINT", "UHUGEINT"):
             raise Untranslated
         positive = self.add(kernels.FLOOR, value, x=divisor, y=_MAX)
@@ -416,3 +429,12 @@ class Registers:
             passed = self.add(kernels.LESS, *pair)
             first = self.add(kernels.SELECT, passed, other, self.add(kernels.COALESCE, first, other))
         return first
+
+
+def _whole(value: Any) -> int:
+    """A whole number as DuckDB stores it in a constant."""
+    if isinstance(value, dict):
+        value = (value["upper"] << 64) + value["lower"]
+    if not isinstance(value, int):
+        raise Untranslated
+    return int(value)

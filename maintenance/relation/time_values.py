@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlfront.maintenance.relation.number_codes import Untranslated
-from sqlfront.maintenance.relation.registers import Registers
+from sqlfront.maintenance.relation.registers import Registers, Untranslated
 from sqlfront.storage.codecs.bound_tree import Bound
 from sqlfront.storage.kernels.programs import expression as kernels
 

@@ -14,9 +14,10 @@ import duckdb
 from sqlfront.storage.codecs.casting import Settings, connect, under
 from sqlfront.storage.sql_text import quote
 
-LAMBDA = "lambda_expr"
+_LAMBDA = "lambda_expr"
 """What a bound tree calls the body of a lambda. It refers to parameters alone, some of which are captured columns."""
 
+_SPOTS = ("alias", "query_location", "query_location_length")
 _lock = threading.Lock()
 _state = {"declared": ""}
 
@@ -65,6 +66,30 @@ def bind(columns: Mapping[str, str], expressions: Sequence[str], settings: Setti
         if found is None and len(expressions) > 1:
             return [one[0] if (one := _together(declared, [each], settings)) else None for each in expressions]
     return [*found] if found is not None else [None for _ in expressions]
+
+
+def meaning(tree: Any) -> str:
+    """What a bound tree says, but for names, places in the text and which columns it reads."""
+    return json.dumps(_bare(tree), sort_keys=True)
+
+
+def columns_read(tree: Any) -> set[int]:
+    """The numbers of the columns that a bound tree reads; perhaps of others, too, where it has lambdas."""
+    if isinstance(tree, dict):
+        own = {tree["index"]} if tree.get("type") == "BOUND_REF" and tree["index"] >= 0 else set[int]()
+        return own.union(*(columns_read(value) for name, value in tree.items() if name != _LAMBDA))
+    return set[int]().union(*map(columns_read, tree)) if isinstance(tree, list) else set()
+
+
+def _bare(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_bare(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    left_out: tuple[str, ...] = _SPOTS if "expression_class" in tree else ()
+    if tree.get("type") == "BOUND_REF":
+        left_out = (*left_out, "index")
+    return {name: _bare(value) for name, value in tree.items() if name not in left_out}
 
 
 def _together(declared: str, expressions: Sequence[str], settings: Settings) -> list[Bound] | None:
@@ -121,7 +146,7 @@ def _name_columns(tree: Any, places: list[int]) -> None:
     if isinstance(tree, dict):
         if tree.get("type") == "BOUND_REF":
             tree["index"] = places[tree["index"]] if tree["index"] < len(places) else -1
-        tree = [value for name, value in tree.items() if name != LAMBDA]
+        tree = [value for name, value in tree.items() if name != _LAMBDA]
     elif not isinstance(tree, list):
         return
     for one in tree:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from sqlfront.storage.codecs.casting import Caster
-from sqlfront.storage.codecs.memo import Memos
 from sqlfront.storage.errors import InternalError
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.layout import NULL_CODE
@@ -41,6 +40,9 @@ from sqlfront.storage.kernels.tables.byte_strings import (
     STATE_WORDS,
     USED,
 )
+
+if TYPE_CHECKING:
+    from sqlfront.storage.codecs.memo import Memos
 
 _FEW_SLOTS, _FEW_IDS, _SMALL_HEAP, _SMALL_BUFFER = 64, 32, 1024, 256
 _COUNTERS = {"used": USED, "free": FREE, "live": LIVE, "heap": HEAP_USED, "dead": HEAP_DEAD, "seed": SEED}
@@ -78,7 +80,6 @@ class Dictionary:
     and subtracts 1 when it frees it, skipping negative codes (NULL_CODE is one).
     Look-up and insertion take expected constant time and the string's length, growth and sweeps
     are amortised; the hash is keyed per dictionary, so its collisions cannot be prepared.
-    `memos` are what expressions make of its strings.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Dictionary:
         self._state[FREE] = -1
         self._activity = self._loose = 0
         self._pins: dict[int, int] = {}
-        self.memos = Memos(self)
+        self._memos: Memos | None = None
         self.header = np.zeros(1, np.int64)
         self._set_slots(np.zeros(_FEW_SLOTS, np.int64))
         self._set_ids(np.zeros(2 * _FEW_IDS, np.int64), np.zeros(_FEW_IDS, np.int64))
@@ -147,6 +148,15 @@ class Dictionary:
             del self._pins[code]
 
     @property
+    def memos(self) -> Memos:
+        """What expressions make of the strings."""
+        if self._memos is None:
+            from sqlfront.storage.codecs.memo import Memos  # Most views need none.
+
+            self._memos = Memos(self)
+        return self._memos
+
+    @property
     def pinned(self) -> int:
         """Strings that are pinned."""
         return len(self._pins)
@@ -202,10 +212,10 @@ class Dictionary:
     def _free_unused(self, all_unused: bool) -> None:
         """Forget strings. Those that are kept for memos have a reference meanwhile."""
         self._loose, held = 0, np.empty(0, np.int64)
-        if len(self.memos):
+        if self._memos:
             refs = self.refs[: self._state[USED]]
             alive = refs > 0
-            self.memos.settle(alive, all_referred=all_unused)
+            self._memos.settle(alive, all_referred=all_unused)
             held = np.flatnonzero(alive & (refs == 0))
             self._loose = len(held)
         try:
@@ -236,7 +246,8 @@ class Dictionary:
             read(name, array[: lengths[name]])
         for name, place in _COUNTERS.items():
             self._state[place] = sizes[name]
-        self.memos.clear()
+        if self._memos:
+            self._memos.clear()
         self._set_slots(arrays["slots"])
         self._set_ids(arrays["entries"], arrays["refs"])
         self._set_heap(arrays["heap"])
@@ -257,7 +268,7 @@ class Dictionary:
     def bytes(self) -> int:
         """Memory allocated."""
         arrays = (self._slots, self._entries, self._heap, self.refs, self._state, self._buffer)
-        return sum(array.nbytes for array in arrays) + sum(memo.bytes() for memo in self.memos)
+        return sum(array.nbytes for array in arrays) + sum(memo.bytes() for memo in self._memos or ())
 
     def spilled_bytes(self) -> int:
         """How many of `bytes()` are spilled."""
@@ -356,7 +367,7 @@ class Dictionary:
         assert lengths[held].sum() == state[HEAP_USED] - state[HEAP_DEAD]
         assert state[HEAP_USED] <= state[HEAP_SIZE] == len(self._heap) - SLACK
         assert np.array_equal(self.find(self.decode(held, pa.large_binary())), held)
-        for memo in self.memos:
+        for memo in self._memos or ():
             memo._check(lengths >= 0)
 
     def _free_chain(self) -> Iterator[int]:

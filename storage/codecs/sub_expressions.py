@@ -7,19 +7,17 @@ different texts with one meaning are left out: a bound tree does not tell all (t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.storage.codecs.bound_tree import LAMBDA, bind, deserialized, parsed
+from sqlfront.storage.codecs.bound_tree import bind, deserialized, meaning, parsed
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.sql_text import quote
 
 _MOST = 100
 _LEAVES = ("COLUMN_REF", "CONSTANT", "TYPE")
 _BEYOND_THE_ROW = ("SUBQUERY", "WINDOW", "PARAMETER", "STAR", "DEFAULT")
-_SPOTS = ("alias", "query_location", "query_location_length")
 
 
 @dataclass(frozen=True)
@@ -62,30 +60,6 @@ def sub_expressions(
             if told is not None and meanings.count(told) == 1
         }
     return result
-
-
-def meaning(tree: Any) -> str:
-    """What a bound tree says, but for names, places in the text and which columns it reads."""
-    return json.dumps(_bare(tree), sort_keys=True)
-
-
-def columns_read(tree: Any) -> set[int]:
-    """The numbers of the columns that a bound tree reads; perhaps of others, too, where it has lambdas."""
-    if isinstance(tree, dict):
-        own = {tree["index"]} if tree.get("type") == "BOUND_REF" and tree["index"] >= 0 else set[int]()
-        return own.union(*(columns_read(value) for name, value in tree.items() if name != LAMBDA))
-    return set[int]().union(*map(columns_read, tree)) if isinstance(tree, list) else set()
-
-
-def _bare(tree: Any) -> Any:
-    if isinstance(tree, list):
-        return [_bare(one) for one in tree]
-    if not isinstance(tree, dict):
-        return tree
-    left_out: tuple[str, ...] = _SPOTS if "expression_class" in tree else ()
-    if tree.get("type") == "BOUND_REF":
-        left_out = (*left_out, "index")
-    return {name: _bare(value) for name, value in tree.items() if name not in left_out}
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

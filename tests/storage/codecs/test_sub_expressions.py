@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sqlfront.storage.codecs.bound_tree import bind
-from sqlfront.storage.codecs.sub_expressions import columns_read, meaning, sub_expressions
+from sqlfront.storage.codecs.bound_tree import bind, columns_read, meaning
+from sqlfront.storage.codecs.sub_expressions import sub_expressions
 
 COLUMNS = {"n": "INTEGER", "x": "VARCHAR", "Y z": "VARCHAR", "b": "BLOB"}
 
