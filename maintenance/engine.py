@@ -328,7 +328,7 @@ class Engine(SnapshotState):
         if due := self.dictionaries.due():
             self.pulled.catch_up_all()
             for dictionary in due:
-                dictionary.sweep()
+                dictionary.sweep(all_unused=False)
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
         """Run an epoch with all signs turned; an interrupt waits until it is done."""

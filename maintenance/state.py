@@ -155,7 +155,7 @@ class State:
                 node.close()
                 self._assemble()
                 for dictionary in self.dictionaries:
-                    dictionary.sweep()
+                    dictionary.sweep(all_unused=False)
                 raise
             self.views[name] = view
             self.nodes[name] = node
@@ -210,7 +210,7 @@ class State:
             for branch in view.branches if view is not None else ():
                 self.drop_view(branch.name)
             for dictionary in self.dictionaries:
-                dictionary.sweep()
+                dictionary.sweep(all_unused=False)
 
     # Changes out ---------------------------------------------------------------------------------
 

@@ -201,7 +201,7 @@ class PathChange:
     @functools.cached_property
     def _program(self) -> RowProgram | None:
         """What computes the rows, made for the first of their changes."""
-        return row_program(self._view, self._dictionaries)
+        return row_program(self._view, self._evaluate, self._dictionaries)
 
     def _no_rows(self, stamps: Stamps | None) -> pa.Table:
         return with_columns(no_rows(self._view, self._evaluate), stamps)

@@ -14,7 +14,7 @@ import numpy as np
 from sqlfront.maintenance.output.aggregate_columns import Sums, aggregate_words
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.program.rows import Rows
-from sqlfront.maintenance.relation.base_relation import Column, Input
+from sqlfront.maintenance.relation.base_relation import Column, Evaluate, Input
 from sqlfront.maintenance.relation.expressions import Expressions
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.distinct_values import Groups, has_words
@@ -33,11 +33,11 @@ Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 class RowProgram:
     """Computes the columns of a view from its raw columns: variables, and aggregates of groups.
 
-    `is_plain`: each is a raw column or a number. DuckDB binds the expressions once. NotSupportedError if one is not
-    computed here.
+    `is_plain`: each is a raw column or a number. DuckDB binds the expressions once, `evaluate` computes what is
+    memoized. NotSupportedError if one is not computed here.
     """
 
-    def __init__(self, view: MaintainedView, dictionaries: Dictionaries) -> None:
+    def __init__(self, view: MaintainedView, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
         definition = self._definition = view.definition
         self._view, distinct = view, [raw for raw in definition.raw if raw.distinct_set is not None]
         if any(raw.is_list or raw.window is not None for raw in definition.raw) or not all(map(has_words, distinct)):
@@ -65,7 +65,7 @@ class RowProgram:
         self.is_plain = not self._items and all(code[0] != NULL_CODE for _, code in self._constants.values())
         self._having = self._visible(dictionaries)
         columns = [Column(name, type_) for name, type_ in types.items()]
-        self._program = Expressions(columns, dictionaries).translate(list(self._items.values()))
+        self._program = Expressions(columns, dictionaries, evaluate).translate(list(self._items.values()))
         if self._program is None and self._items:
             raise NotSupportedError("DuckDB computes a column")
         self._place()
@@ -167,10 +167,10 @@ def _codec(view: MaintainedView, raw: RawColumn, dictionaries: Dictionaries) -> 
     return codec_for(raw.type, dictionaries) if is_number else kept.codecs[str(raw.variable)]
 
 
-def row_program(view: MaintainedView, dictionaries: Dictionaries) -> RowProgram | None:
+def row_program(view: MaintainedView, evaluate: Evaluate, dictionaries: Dictionaries) -> RowProgram | None:
     """What computes the rows of a view; None if DuckDB does. DuckDB binds the expressions of the rows."""
     try:
-        return RowProgram(view, dictionaries)
+        return RowProgram(view, evaluate, dictionaries)
     except NotSupportedError:
         return None
 

@@ -127,7 +127,7 @@ class NotedRows(NotedGroups):
 
     @functools.cached_property
     def _program(self) -> RowProgram | None:
-        return row_program(self._view, self._dictionaries)
+        return row_program(self._view, self._evaluate, self._dictionaries)
 
     def _made(self, keys: _Keys) -> tuple[pa.Table, np.ndarray]:
         return sql_rows(self._view, self._evaluate, raw_batch(self._view, keys, len(keys.keys)))

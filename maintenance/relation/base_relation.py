@@ -69,7 +69,7 @@ class Relation:
         self.inputs: dict[tuple[str, str, str, Settings], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.computation: Computation | None = None
-        self._expressions = Expressions(self.columns, dictionaries)
+        self._expressions = Expressions(self.columns, dictionaries, evaluate)
         self.passed = self.guarded = self.has_dictionaries = False
         self.width, self.loaded = 1, 0
         self.counter = np.zeros(1, np.int64)
@@ -347,7 +347,7 @@ class Relation:
             i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values()
         )
         for item in self.inputs.values():
-            item.place = place
+            item.place, item.stored = place, id(item) in used
             if item.kind == "factor":
                 item.words = item.limbs
             place += item.words
@@ -357,6 +357,11 @@ class Relation:
         if self.computation is not None:
             items = [item for item in self.inputs.values() if item.kind == "key"]
             self.computation.place({item.source: item.place for item in items if item.source is not None})
+
+    def brings_texts(self, rows: int, column: Callable[[str], pa.Array | pa.ChunkedArray]) -> bool:
+        """Whether DuckDB better computes so many rows, whose columns are told: many have texts for which expressions
+        are not memoized. O(1)."""
+        return self.computation is not None and self.computation.lacks_most(rows, column)
 
     def compute(self, data: np.ndarray) -> bool:
         """Fill in the computed items of encoded rows; False if DuckDB has to."""

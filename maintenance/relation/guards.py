@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlfront.maintenance.relation.expressions import item_sql
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.errors import DataError
+from sqlfront.storage.kernels.layout import NULL_CODE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,9 +62,12 @@ def encode_items(relation: Relation, rows: pa.Table | pa.RecordBatch, data: np.n
     """Fill in the words of all items of rows. DataError if an item has no value on a row that one of its guards
     lets through."""
     position = {column.name: i for i, column in enumerate(relation.columns)}
-    left = []
+    left, brings_texts = [], relation.brings_texts(rows.num_rows, lambda name: rows.column(position[name]))
     for item in relation.inputs.values():
         if item.source is None:
+            continue
+        if brings_texts and not item.stored:
+            data[:, item.place : item.place + item.words] = NULL_CODE
             continue
         try:
             relation.encode_item(item, rows.column(position[item.source]), data)
@@ -72,7 +76,7 @@ def encode_items(relation: Relation, rows: pa.Table | pa.RecordBatch, data: np.n
                 raise
             left.append(item)  # The value may be that of a row that no store takes.
     # The program reads the words of columns: it must not run on words that have not been written.
-    if not left and relation.compute(data):
+    if not left and not brings_texts and relation.compute(data):
         return
     relation.guarded |= bool(left)
     left += [item for item in relation.inputs.values() if item.source is None]

@@ -72,7 +72,7 @@ class Ingest:
     def _pack_batches(self, data: pa.RecordBatch | pa.Table) -> Encoded | None:
         if not self._knows(data.schema):
             self._learn(data.schema)
-        if self._plan is None:
+        if self._plan is None or self.relation.brings_texts(data.num_rows, lambda name: _column(data, name)):
             return None
         address = self._reserve(data.num_rows)
         read = data.select(self._read)  # To hand a column over costs as much as to pack one of a few rows.
@@ -186,3 +186,8 @@ class Ingest:
                 state = item.codec.dictionary.state
             places.append((number, item.place, size + text, int(column.not_null), state, 0))
         return places, dictionaries
+
+
+def _column(data: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
+    """The column of a name, as SQL compares names."""
+    return data.column([own.casefold() for own in data.schema.names].index(name.casefold()))

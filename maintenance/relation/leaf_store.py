@@ -18,7 +18,8 @@ from sqlfront.storage.stores.table import Table
 
 @dataclass
 class Input:
-    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", with `conditions`."""
+    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", with `conditions`. A
+    column that is not `stored` is read to compute others."""
 
     kind: str
     expression: str
@@ -32,6 +33,7 @@ class Input:
     shift: int = 0
     conditions: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
+    stored: bool = True
 
 
 class StoreOrder(NamedTuple):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.storage.codecs.bound_tree import Bound
+from sqlfront.storage.codecs.bound_tree import Bound, columns_read, meaning
+from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.codec import RESERVED_HIGH
 from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
+from sqlfront.storage.codecs.types import INTEGERS, alike, bounds, scale_of
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 from sqlfront.storage.kernels.programs import expression as kernels
@@ -21,15 +23,13 @@ from sqlfront.storage.kernels.programs import reals
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
+    from sqlfront.maintenance.relation.guards import Evaluate
+    from sqlfront.maintenance.relation.memoized import Memoized
     from sqlfront.maintenance.relation.time_values import TimeValues
+    from sqlfront.storage.codecs.sub_expressions import SubExpression
 
 _MAX = 2**63 - 1
 _LARGEST_EXACT = 2**53  # Every whole number up to it is a DOUBLE.
-_INTEGERS = {"HUGEINT": (-_MAX, _MAX), "BOOLEAN": (0, 1)}
-for _bits, _name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INTEGER"), (64, "BIGINT")):
-    _INTEGERS[_name] = (-(2 ** (_bits - 1)), 2 ** (_bits - 1) - 1) if _bits < 64 else (-_MAX, _MAX)
-    if _bits < 64:
-        _INTEGERS["U" + _name] = (0, 2**_bits - 1)
 RESERVED = {"BIGINT": RESERVED_LOW, "UBIGINT": RESERVED_HIGH}
 # The types whose codes are ordered as their values, besides numbers.
 _ORDERED = {
@@ -57,6 +57,8 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
     "!~~": lambda text: text.split("%"),
 }
 _EXTREMES = ("greatest", "least")
+TEXTS = ("VARCHAR", "JSON")
+"""The types of which equal codes mean equal bytes. Equal values of other types in dictionaries may look different."""
 
 
 class Untranslated(Exception):
@@ -65,10 +67,18 @@ class Untranslated(Exception):
 
 class Registers:
     """The operations of a program, (kind, a, b, x, y), by their registers; `patterns` are those of LIKE, `reads` the
-    columns. `release` lets go of the text constants."""
+    columns. `release` lets go of the text constants and memos.
 
-    def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries) -> None:
-        self._columns, self._dictionaries = columns, dictionaries
+    The largest sub-expressions over one text column that have no operations are `memoized`. `parts` are their texts,
+    asked for at need, and `settings` those under which DuckDB computes them.
+    """
+
+    def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries, evaluate: Evaluate) -> None:
+        self._columns, self._dictionaries, self._evaluate = columns, dictionaries, evaluate
+        self.memoized: Memoized | None = None
+        self.parts: Callable[[], Mapping[tuple[str, str], SubExpression]] = dict
+        self.settings: Settings = ()
+        self._is_alone = False
         self._pinned: dict[str, int] = {}
         self._loaded: dict[tuple[int, int | None], int] = {}
         self.operations: dict[tuple[int, ...], int] = {}
@@ -79,6 +89,8 @@ class Registers:
         for code in self._pinned.values():
             self._dictionaries.varchar.unpin(code)
         self._pinned.clear()
+        if self.memoized is not None:
+            self.memoized.release()
 
     def factors(self, bound: Bound) -> list[tuple[int, bool]]:
         """The registers whose product is stored, and which hold whole numbers; NULL is 0."""
@@ -94,7 +106,7 @@ class Registers:
 
     def _factor(self, bound: Bound) -> tuple[int, bool]:
         """A number: a whole one, also as the DOUBLE that it is cast to, or the code of a DOUBLE."""
-        if bound.operation == "CAST" and bound.type == "DOUBLE" and bound.children[0].type in _INTEGERS:
+        if bound.operation == "CAST" and bound.type == "DOUBLE" and bound.children[0].type in INTEGERS:
             value = self.value(bound.children[0])
             return self.add(kernels.ADD, value, self.word(0), -_LARGEST_EXACT, _LARGEST_EXACT), True
         if bound.type not in ("DOUBLE", "HUGEINT"):
@@ -115,7 +127,43 @@ class Registers:
             return self._load(bound.value)
         if bound.operation == "CONSTANT":
             return self._constant(bound)
-        return self._rule(bound.operation)(bound)
+        if self._is_alone or (source := self._only_text(bound)) is None:
+            return self._rule(bound.operation)(bound)
+        kept = len(self.operations), len(self.patterns), len(self.reads)
+        self._is_alone = True
+        try:
+            return self._rule(bound.operation)(bound)
+        except Untranslated:
+            self._forget(*kept)
+        finally:
+            self._is_alone = False
+        return self._memo(bound, source)
+
+    def _only_text(self, bound: Bound) -> Column | None:
+        """The text column that is all that an expression reads; None for any other expression."""
+        read = columns_read(bound.tree)
+        column = self._columns[read.pop()] if len(read) == 1 else None
+        return column if column is not None and column.type in TEXTS else None
+
+    def _forget(self, operations: int, patterns: int, reads: int) -> None:
+        """Go back to so many operations, patterns and columns."""
+        while len(self.operations) > operations:
+            self.operations.popitem()
+        del self.patterns[patterns:], self.reads[reads:]
+        self._loaded = {key: register for key, register in self._loaded.items() if register < operations}
+
+    def _memo(self, bound: Bound, source: Column) -> int:
+        """The register of what DuckDB computes for each text, or that of what is made of such."""
+        part = self.parts().get((source.name, meaning(bound.tree)))
+        if part is None:
+            return self._rule(bound.operation)(bound)
+        if self.memoized is None:
+            from sqlfront.maintenance.relation.memoized import Memoized  # Most views need none.
+
+            self.memoized = Memoized(self._dictionaries, self._evaluate)
+        absent = RESERVED.get(bound.type, RESERVED_LOW)
+        number = self.memoized.open(source, part, bound.type, self.settings, absent)
+        return self.add(kernels.LOOK_UP, self._load(self._columns.index(source)), x=number, y=absent)
 
     def _rule(self, operation: str) -> Callable[[Bound], int]:
         if operation in _EQUALITIES or operation in _ORDERS:
@@ -195,7 +243,7 @@ class Registers:
 
     def _comparison(self, bound: Bound) -> int:
         left, right = bound.children
-        if not _alike(left.type, right.type):
+        if not alike(left.type, right.type):
             raise Untranslated
         if left.type == "HUGEINT" and bound.operation in ("=", "<>"):
             column, constant = (right, left) if left.operation == "CONSTANT" else (left, right)
@@ -232,7 +280,7 @@ class Registers:
 
     def _membership(self, bound: Bound) -> int:
         value, *members = bound.children
-        if not all(_alike(value.type, member.type) for member in members):
+        if not all(alike(value.type, member.type) for member in members):
             raise Untranslated
         found = self.word(0)
         for member in members:
@@ -241,16 +289,16 @@ class Registers:
         return found
 
     def _bits(self, bound: Bound) -> int:
-        if not all(_alike(child.type, bound.type) for child in bound.children) or bound.type not in _INTEGERS:
+        if not all(alike(child.type, bound.type) for child in bound.children) or bound.type not in INTEGERS:
             raise Untranslated
         left, right = map(self.value, bound.children)
-        return self.add(kernels.BITS, left, right, *_bounds(bound.type))
+        return self.add(kernels.BITS, left, right, *bounds(bound.type))
 
     def _quotient(self, bound: Bound) -> int:
         """A whole number divided by a positive constant, without the rest."""
         number, constant = bound.children
         is_positive = constant.operation == "CONSTANT" and constant.value is not None and _whole(constant.value) > 0
-        if not is_positive or not all(child.type == bound.type in _INTEGERS for child in bound.children):
+        if not is_positive or not all(child.type == bound.type in INTEGERS for child in bound.children):
             raise Untranslated
         divisor, zero, value = _whole(constant.value), self.word(0), self.value(number)
         if divisor > _MAX or bound.type in ("UBIGINT", "UHUGEINT"):
@@ -273,13 +321,13 @@ class Registers:
         if child.type != bound.type or scale_of(bound.type) is None or bound.type == "BOOLEAN":
             raise Untranslated
         value, zero = self.value(child), self.word(0)
-        opposite = self.add(kernels.SUBTRACT, zero, value, *_bounds(bound.type))
+        opposite = self.add(kernels.SUBTRACT, zero, value, *bounds(bound.type))
         return self.add(kernels.SELECT, self.add(kernels.LESS, value, zero), opposite, value)
 
     def _finiteness(self, bound: Bound) -> int:
         """Whether a DOUBLE is between the infinities; whether it is behind the greater one, as NaN is."""
         (child,) = bound.children
-        if child.operation == "CAST" and child.children[0].type in _INTEGERS:
+        if child.operation == "CAST" and child.children[0].type in INTEGERS:
             value = self.value(child.children[0])
             return self.add(kernels.EQUAL if bound.operation == "isfinite" else kernels.UNEQUAL, value, value)
         value = self.value(child)
@@ -313,7 +361,7 @@ class Registers:
     def _case(self, bound: Bound) -> int:
         *pairs, otherwise = bound.children
         values = [*pairs[1::2], otherwise]
-        if not all(_alike(value.type, bound.type) for value in values) or any(c.type != "BOOLEAN" for c in pairs[::2]):
+        if not all(alike(value.type, bound.type) for value in values) or any(c.type != "BOOLEAN" for c in pairs[::2]):
             raise Untranslated
         result = self.value(otherwise)
         for condition, value in reversed(list(zip(pairs[::2], pairs[1::2], strict=True))):
@@ -321,7 +369,7 @@ class Registers:
         return result
 
     def _coalesce(self, bound: Bound) -> int:
-        if not all(_alike(child.type, bound.type) for child in bound.children):
+        if not all(alike(child.type, bound.type) for child in bound.children):
             raise Untranslated
         first, *others = map(self.value, bound.children)
         for other in others:
@@ -351,7 +399,7 @@ class Registers:
             raise Untranslated
         *first, last = (self.value(child) for child in bound.children)
         left = first[0] if first else self.word(0)
-        return self.add(_ARITHMETIC[bound.operation], left, last, *_bounds(bound.type))
+        return self.add(_ARITHMETIC[bound.operation], left, last, *bounds(bound.type))
 
     def _cast(self, bound: Bound) -> int:
         (child,) = bound.children
@@ -367,17 +415,13 @@ class Registers:
             return self.add(reals.TO_REAL, value, x=10**before)
         if before is None or after is None or not 0 <= after - before <= 18 or goal == "BOOLEAN":
             raise Untranslated
-        if (
-            before == after
-            and _bounds(goal)[0] <= _bounds(child.type)[0]
-            and _bounds(child.type)[1] <= _bounds(goal)[1]
-        ):
+        if before == after and bounds(goal)[0] <= bounds(child.type)[0] and bounds(child.type)[1] <= bounds(goal)[1]:
             return value
-        return self.add(kernels.MULTIPLY, value, self.word(10 ** (after - before)), *_bounds(goal))
+        return self.add(kernels.MULTIPLY, value, self.word(10 ** (after - before)), *bounds(goal))
 
     def _extreme(self, bound: Bound) -> int:
         """The greatest or the least of values that are not NULL."""
-        if bound.type == "VARCHAR" or not all(_alike(child.type, bound.type) for child in bound.children):
+        if bound.type == "VARCHAR" or not all(alike(child.type, bound.type) for child in bound.children):
             raise Untranslated
         first, *others = map(self.value, bound.children)
         for other in others:
@@ -387,21 +431,6 @@ class Registers:
         return first
 
 
-def scale_of(type: str) -> int | None:
-    """How many decimal digits a number's code has behind the point; None if the type is no whole number or decimal."""
-    if type in _INTEGERS:
-        return 0
-    return int(type[8:-1].split(",")[1]) if type.startswith("DECIMAL(") else None
-
-
-def _bounds(type: str) -> tuple[int, int]:
-    """The least and the greatest code of a number's type, as far as they fit a word."""
-    if type in _INTEGERS:
-        return _INTEGERS[type]
-    high = min(10 ** int(type[8:].split(",")[0]) - 1, _MAX)
-    return -high, high
-
-
 def _whole(value: Any) -> int:
     """A whole number as DuckDB stores it in a constant."""
     if isinstance(value, dict):
@@ -409,10 +438,3 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int):
         raise Untranslated
     return int(value)
-
-
-def _alike(left: str, right: str) -> bool:
-    """Whether equal codes of two types mean equal values."""
-    if left.startswith("DECIMAL(") and right.startswith("DECIMAL("):
-        return scale_of(left) == scale_of(right)
-    return left == right

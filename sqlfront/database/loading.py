@@ -6,6 +6,7 @@ import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +41,15 @@ class _Way(Enum):
 class Evaluator:
     """SQL over a batch of rows, by DuckDB on private connections.
 
-    A query is prepared once per schema, text and settings: parsing and binding cost more than a small batch. Scans of
-    one statement may ask from several threads; one computes at a time. `queries` counts what DuckDB was asked, `rows`
-    what it was handed.
+    A query is prepared once per schema, text and settings: parsing and binding cost more than a small batch. DuckDB
+    binds it at each run once something else has been registered, so it is then prepared anew. Scans of one statement
+    may ask from several threads; one computes at a time. `queries` counts what DuckDB was asked, `rows` what it was
+    handed.
     """
 
     def __init__(self) -> None:
         self.queries = self.rows = 0
-        self._prepared: dict[tuple[pa.Schema, str, Settings], tuple[_Rows, str, Any]] = {}
+        self._prepared: dict[tuple[pa.Schema, str, Settings], _Prepared] = {}
         self._cursors: dict[tuple[_Way, Settings], Any] = {}
         self._lock = threading.Lock()
 
@@ -121,39 +123,52 @@ class Evaluator:
         )
         try:
             with self._lock:
-                source, name, con = self._prepare(table.schema, casts, query, way, settings)
+                prepared = self._prepare(table.schema, casts, query, way, settings)
+                source, self.queries, self.rows = prepared.source, self.queries + 1, self.rows + table.num_rows
                 source.table = table
-                self.queries, self.rows = self.queries + 1, self.rows + table.num_rows
                 try:
                     expect_copy()
-                    result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
+                    result: pa.Table = prepared.con.execute(f"EXECUTE {prepared.name}").to_arrow_table()
                     return result.combine_chunks()
                 finally:
                     source.table = _no_rows(table.schema)
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
-    def _prepare(
-        self, schema: pa.Schema, casts: str, query: str, way: _Way, settings: Settings
-    ) -> tuple[_Rows, str, Any]:
+    def _prepare(self, schema: pa.Schema, casts: str, query: str, way: _Way, settings: Settings) -> _Prepared:
         key = schema, f"{casts} {query} {way}", settings
-        if key not in self._prepared:
+        found = self._prepared.get(key)
+        if found is None:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(_no_rows(schema))
             con = self._cursor(way, settings)
             con.register(f"__rows{number}", source)
-            text = query.replace("{rows}", f"(SELECT {casts} FROM __rows{number})")
-            con.execute(f"PREPARE __q{number} AS {_exported(con, text)}")
-            self._prepared[key] = source, f"__q{number}", con
-        return self._prepared[key]
+            text = _exported(con, query.replace("{rows}", f"(SELECT {casts} FROM __rows{number})"))
+            con.execute(f"PREPARE __q{number} AS {text}")
+            found = self._prepared[key] = _Prepared(source, f"__q{number}", con, text, number)
+        elif found.last < len(self._prepared) - 1:
+            found.con.execute(f"PREPARE {found.name} AS {found.text}")
+            found.last = len(self._prepared) - 1
+        return found
 
     def _forget(self) -> None:
-        for number, (_, name, con) in enumerate(self._prepared.values()):
-            con.execute(f"DEALLOCATE {name}")
-            con.unregister(f"__rows{number}")
+        for number, one in enumerate(self._prepared.values()):
+            one.con.execute(f"DEALLOCATE {one.name}")
+            one.con.unregister(f"__rows{number}")
         self._prepared.clear()
+
+
+@dataclass
+class _Prepared:
+    """A prepared query, what it scans, and the number of the `last` query that was registered when it was prepared."""
+
+    source: _Rows
+    name: str
+    con: Any
+    text: str
+    last: int
 
 
 def _exported(con: Any, query: str) -> str:

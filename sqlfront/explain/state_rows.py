@@ -27,11 +27,11 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
     """One row per stored node, with the columns of STATE. A store that is read several times is listed once, so the
     bytes add up to the memory of the state.
 
-    Under the engine's lock: dictionaries are swept, so that only values that are in use count.
+    Under the engine's lock: dictionaries are swept, so that only values that are in use, or known to memos, count.
     """
     engine, seen = database.engine, set[int]()
     for dictionary in engine.dictionaries:
-        dictionary.sweep()
+        dictionary.sweep(all_unused=False)
     rows: list[tuple[Any, ...]] = []
     for entry in entries:
         for node in engine.describe(entry.maintained):

@@ -6,7 +6,7 @@ import functools
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -14,6 +14,10 @@ import duckdb
 from sqlfront.storage.codecs.casting import Settings, connect, under
 from sqlfront.storage.sql_text import quote
 
+_LAMBDA = "lambda_expr"
+"""What a bound tree calls the body of a lambda. It refers to parameters alone, some of which are captured columns."""
+
+_SPOTS = ("alias", "query_location", "query_location_length")
 _lock = threading.Lock()
 _state = {"declared": ""}
 
@@ -42,13 +46,15 @@ class Bound:
     """An expression of a DuckDB type ("" for those that are not told apart).
 
     `operation` is COLUMN (`value` is its number), CONSTANT (`value` as DuckDB stores it, None for NULL), CASE
-    (children: condition, value, condition, value, ..., value), an operator, or the name of a built-in function.
+    (children: condition, value, condition, value, ..., value), an operator, or the name of a built-in function. `tree`
+    is all that DuckDB says; the index of a BOUND_REF in it is the number of a column.
     """
 
     operation: str
     type: str
     children: tuple[Bound, ...] = ()
     value: Any = None
+    tree: Any = field(default=None, compare=False, repr=False)
 
 
 def bind(columns: Mapping[str, str], expressions: Sequence[str], settings: Settings = ()) -> list[Bound | None]:
@@ -60,6 +66,30 @@ def bind(columns: Mapping[str, str], expressions: Sequence[str], settings: Setti
         if found is None and len(expressions) > 1:
             return [one[0] if (one := _together(declared, [each], settings)) else None for each in expressions]
     return [*found] if found is not None else [None for _ in expressions]
+
+
+def meaning(tree: Any) -> str:
+    """What a bound tree says, but for names, places in the text and which columns it reads."""
+    return json.dumps(_bare(tree), sort_keys=True)
+
+
+def columns_read(tree: Any) -> set[int]:
+    """The numbers of the columns that a bound tree reads; perhaps of others, too, where it has lambdas."""
+    if isinstance(tree, dict):
+        own = {tree["index"]} if tree.get("type") == "BOUND_REF" and tree["index"] >= 0 else set[int]()
+        return own.union(*(columns_read(value) for name, value in tree.items() if name != _LAMBDA))
+    return set[int]().union(*map(columns_read, tree)) if isinstance(tree, list) else set()
+
+
+def _bare(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_bare(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    left_out: tuple[str, ...] = _SPOTS if "expression_class" in tree else ()
+    if tree.get("type") == "BOUND_REF":
+        left_out = (*left_out, "index")
+    return {name: _bare(value) for name, value in tree.items() if name not in left_out}
 
 
 def _together(declared: str, expressions: Sequence[str], settings: Settings) -> list[Bound] | None:
@@ -84,24 +114,61 @@ def _together(declared: str, expressions: Sequence[str], settings: Settings) -> 
     if projection["type"] != "LOGICAL_PROJECTION" or [scan["type"] for scan in scans] != ["LOGICAL_GET"]:
         return None
     places = [column["index"] for column in scans[0]["column_indexes"]]
-    return [_bound(tree, places) for tree in projection["expressions"]]
+    _name_columns(projection["expressions"], places)
+    return [_bound(tree) for tree in projection["expressions"]]
 
 
-def _bound(tree: dict[str, Any], places: list[int]) -> Bound:
+def parsed(expression: str) -> Any:
+    """The tree that DuckDB parses an expression to; None if it does not."""
+    with _lock:
+        answer = _connection().execute("SELECT json_serialize_sql(?)", [f"SELECT {expression}"]).fetchone()
+    found = json.loads(answer[0])  # type: ignore[index]
+    return None if found["error"] else found["statements"][0]["node"]["select_list"][0]
+
+
+def deserialized(trees: Sequence[Any]) -> list[str]:
+    """The SQL of trees that are `parsed`, or parts of such trees."""
+    if not trees:
+        return []
+    with _lock:
+        [empty] = _connection().execute("SELECT json_serialize_sql('SELECT 1')").fetchone()  # type: ignore[misc]
+        statement = json.loads(empty)
+        texts = []
+        for tree in trees:
+            statement["statements"][0]["node"]["select_list"] = [tree]
+            texts.append(json.dumps(statement))
+        answers = _connection().execute("SELECT json_deserialize_sql(unnest(?::JSON[]))", [texts]).fetchall()
+    return [text.removeprefix("SELECT ") for (text,) in answers]
+
+
+def _name_columns(tree: Any, places: list[int]) -> None:
+    """Let the index of what refers to a column be the column's number; -1 where it is seen to be a lambda's own."""
+    if isinstance(tree, dict):
+        if tree.get("type") == "BOUND_REF":
+            tree["index"] = places[tree["index"]] if tree["index"] < len(places) else -1
+        tree = [value for name, value in tree.items() if name != _LAMBDA]
+    elif not isinstance(tree, list):
+        return
+    for one in tree:
+        _name_columns(one, places)
+
+
+def _bound(tree: dict[str, Any]) -> Bound:
     kind = tree["type"]
     if kind == "VALUE_CONSTANT":
         constant = tree["value"]
-        return Bound("CONSTANT", _type(constant["type"]), value=None if constant["is_null"] else constant["value"])
+        value = None if constant["is_null"] else constant["value"]
+        return Bound("CONSTANT", _type(constant["type"]), value=value, tree=tree)
     type = _type(tree["return_type"]) if "return_type" in tree else "BOOLEAN"
     if kind == "BOUND_REF":
-        return Bound("COLUMN", type, value=places[tree["index"]])
+        return Bound("COLUMN", type, value=tree["index"], tree=tree)
     if kind == "CASE_EXPR":
         parts = [part for check in tree["case_checks"] for part in (check["when_expr"], check["then_expr"])]
-        return Bound("CASE", type, tuple(_bound(part, places) for part in (*parts, tree["else_expr"])))
-    children = tuple(_bound(child, places) for child in tree.get("children", ()))
+        return Bound("CASE", type, tuple(map(_bound, (*parts, tree["else_expr"]))), tree=tree)
+    children = tuple(map(_bound, tree.get("children", ())))
     if kind == "BOUND_FUNCTION" and tree["qname"]["path"][:2] == ["system", "main"]:
-        return Bound(tree["qname"]["path"][2], type, children)
-    return Bound(_OPERATORS.get(kind, "?"), type, children)
+        return Bound(tree["qname"]["path"][2], type, children, tree=tree)
+    return Bound(_OPERATORS.get(kind, "?"), type, children, tree=tree)
 
 
 def _type(type: dict[str, Any]) -> str:

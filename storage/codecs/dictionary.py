@@ -12,7 +12,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,9 @@ from sqlfront.storage.kernels.tables.byte_strings import (
     STATE_WORDS,
     USED,
 )
+
+if TYPE_CHECKING:
+    from sqlfront.storage.codecs.memo import Memos
 
 _FEW_SLOTS, _FEW_IDS, _SMALL_HEAP, _SMALL_BUFFER = 64, 32, 1024, 256
 _COUNTERS = {"used": USED, "free": FREE, "live": LIVE, "heap": HEAP_USED, "dead": HEAP_DEAD, "seed": SEED}
@@ -85,8 +88,9 @@ class Dictionary:
         self._at = int(self._state.ctypes.data)
         self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
         self._state[FREE] = -1
-        self._activity = 0
+        self._activity = self._loose = 0
         self._pins: dict[int, int] = {}
+        self._memos: Memos | None = None
         self.header = np.zeros(1, np.int64)
         self._set_slots(np.zeros(_FEW_SLOTS, np.int64))
         self._set_ids(np.zeros(2 * _FEW_IDS, np.int64), np.zeros(_FEW_IDS, np.int64))
@@ -144,6 +148,15 @@ class Dictionary:
             del self._pins[code]
 
     @property
+    def memos(self) -> Memos:
+        """What expressions make of the strings."""
+        if self._memos is None:
+            from sqlfront.storage.codecs.memo import Memos  # Most views need none.
+
+            self._memos = Memos(self)
+        return self._memos
+
+    @property
     def pinned(self) -> int:
         """Strings that are pinned."""
         return len(self._pins)
@@ -176,14 +189,15 @@ class Dictionary:
         if self._activity <= max(1024, live // 2):
             return False
         self._activity = 0
-        return kernels.count_unused(self._at) > max(1024, live // 4)
+        return kernels.count_unused(self._at) - self._loose > max(1024, live // 4)
 
-    def sweep(self) -> None:
+    def sweep(self, *, all_unused: bool = True) -> None:
         """Forget every string whose reference count is 0, and give memory back. Call between epochs.
 
-        Linear in the strings and capacity held; with `needs_sweep`, amortised constant per encoded row.
+        Strings that `memos` make of others stay with these, and without `all_unused` strings that memos know. Linear in
+        the strings and capacity held; with `needs_sweep`, amortised constant per encoded row.
         """
-        kernels.free_unused(self._at)
+        self._free_unused(all_unused)
         self._activity = 0
         size, live = len(self._slots), self.live()
         while size > _FEW_SLOTS and size > 8 * live:
@@ -194,6 +208,21 @@ class Dictionary:
             self._compact(0)
         if len(self._buffer) > _SMALL_BUFFER:
             self._set_buffer(_SMALL_BUFFER)
+
+    def _free_unused(self, all_unused: bool) -> None:
+        """Forget strings. Those that are kept for memos have a reference meanwhile."""
+        self._loose, held = 0, np.empty(0, np.int64)
+        if self._memos:
+            refs = self.refs[: self._state[USED]]
+            alive = refs > 0
+            self._memos.settle(alive, all_referred=all_unused)
+            held = np.flatnonzero(alive & (refs == 0))
+            self._loose = len(held)
+        try:
+            self.refs[held] = 1
+            kernels.free_unused(self._at)
+        finally:
+            self.refs[held] = 0
 
     def arrays(self) -> tuple[dict[str, int], dict[str, np.ndarray]]:
         """Counters and memory, for a snapshot. References by pins are left out: whoever pins does so anew."""
@@ -217,6 +246,8 @@ class Dictionary:
             read(name, array[: lengths[name]])
         for name, place in _COUNTERS.items():
             self._state[place] = sizes[name]
+        if self._memos:
+            self._memos.clear()
         self._set_slots(arrays["slots"])
         self._set_ids(arrays["entries"], arrays["refs"])
         self._set_heap(arrays["heap"])
@@ -237,7 +268,7 @@ class Dictionary:
     def bytes(self) -> int:
         """Memory allocated."""
         arrays = (self._slots, self._entries, self._heap, self.refs, self._state, self._buffer)
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in arrays) + sum(memo.bytes() for memo in self._memos or ())
 
     def spilled_bytes(self) -> int:
         """How many of `bytes()` are spilled."""
@@ -336,6 +367,8 @@ class Dictionary:
         assert lengths[held].sum() == state[HEAP_USED] - state[HEAP_DEAD]
         assert state[HEAP_USED] <= state[HEAP_SIZE] == len(self._heap) - SLACK
         assert np.array_equal(self.find(self.decode(held, pa.large_binary())), held)
+        for memo in self._memos or ():
+            memo._check(lengths >= 0)
 
     def _free_chain(self) -> Iterator[int]:
         i = int(self._state[FREE])

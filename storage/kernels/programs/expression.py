@@ -50,7 +50,13 @@ STORE_PRODUCT = 24
 FIELD, WHOLE, MOST_FACTORS, ROOM = 16, 1 << 15, 4, 6
 # out = the number in words a and a + 1 of the row, refused if it is wider than a word; words b and b + 1 = a.
 LOAD_WIDE, STORE_WIDE = 25, 26
-# Above: operations on DOUBLEs (reals.py).
+# Operations on DOUBLEs have the numbers from 27 to 31 (reals.py).
+# out = the word at code a + 1, at 0 for NULL, of a memo (codecs/memo.py) whose header is at x, refused if it is y.
+# The header has the addresses of the memo's pages and of its directory, which has a page for each PAGE words, and the
+# length of the directory. Page 0 has y alone.
+LOOK_UP = 32
+PAGE_BITS = 9
+PAGE = 1 << PAGE_BITS
 
 _INFINITE_DAY = 2147483647
 
@@ -135,6 +141,28 @@ def like(at, registers, count):
         if code != NULL_CODE:
             value = 1 if is_like(heap + load(entries, 2 * code), load(entries, 2 * code + 1), load(at, 4)) else 0
         store(out, i, value)
+
+
+@kernel("int64(int64,int64,int64)")
+def look_up(at, registers, count):
+    """LOOK_UP."""
+    out = registers + load(at, 1) * count * 8
+    source = registers + load(at, 2) * count * 8
+    header = load(at, 4)
+    absent = load(at, 5)
+    pages = load(header, 0)
+    directory = load(header, 1)
+    length = load(header, 2)
+    refused = 0
+    for i in range(count):
+        code = load(source, i)
+        place = 0 if code == NULL_CODE else code + 1
+        entry = place >> PAGE_BITS
+        page = load(directory, entry) if entry < length else 0
+        value = load(pages, (page << PAGE_BITS) + (place & (PAGE - 1)))
+        refused |= 1 if value == absent else 0
+        store(out, i, value)
+    return refused
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")
@@ -341,6 +369,8 @@ def operate(at, registers, count, block, width):
     if kind == LIKE:
         like(at, registers, count)
         return 0
+    if kind == LOOK_UP:
+        return look_up(at, registers, count)
     if kind == TO_REAL:
         return to_real(at, registers, count)
     if kind >= REAL_ADD:

@@ -48,8 +48,8 @@ COLUMNS = {
     ),
     "tn": ("TIMESTAMP_NS", pa.timestamp("ns"), [0, 1, -1, 2**62]),
     "tm": ("TIME", pa.time64("us"), [datetime.time(1, 2, 3), datetime.time(0), 86_400_000_000]),
-    "x": ("VARCHAR", pa.string(), ["", "a", "A", "a ", "ä", "BUILDING"]),
-    "y": ("VARCHAR", pa.string(), ["a", "b", "BUILDING", "a\0"]),
+    "x": ("VARCHAR", pa.string(), ["", "a", "A", "a ", "ä", "BUILDING", "12", "-1.5e3", "ẞß İ🦆 e\u0301", "x" * 300]),
+    "y": ("VARCHAR", pa.string(), ["a", "b", "BUILDING", "a\0", "1994-02-30", "true", "9223372036854775808"]),
     "en": ("ENUM('u', 'v')", pa.string(), ["u", "v"]),
 }
 SCHEMA = pa.schema([(name, arrow_type) for name, (_, arrow_type, _) in COLUMNS.items()])
@@ -85,6 +85,51 @@ _PATTERNS = [
     "'BUILDING%G'",
     "NULL",
     "'%IL%D%ING'",
+]
+# Of a text and a number.
+_TEXT_FUNCTIONS = [
+    *(
+        "upper({})",
+        "lower({})",
+        "{} || '!'",
+        "'<' || {} || {}",
+        "substr({}, 2, {n})",
+        "left({}, {n})",
+        "right({}, {n})",
+    ),
+    *(
+        "trim({})",
+        "ltrim({}, 'ab')",
+        "reverse({})",
+        "repeat({}, 2)",
+        "replace({}, 'a', 'bb')",
+        "split_part({}, 'a', {n})",
+    ),
+    *("regexp_replace({}, '[aeI]', '_', 'g')", "regexp_extract({}, '([a-z]+)', 1)", "lpad({}, 5, '*')", "md5({})"),
+    *("translate({}, 'aI', 'e')", "concat({}, NULL, 'z')", "concat_ws('-', {}, 'z')", "strip_accents({})", "{}[{n}]"),
+    *("string_split({}, 'a')[{n}]", "nullif({}, 'a')", "coalesce({}, 'none')", "greatest({}, 'b')", "hex({})"),
+    *(
+        "array_to_string(list_transform(string_split({}, 'I'), lambda w: w || '.'), ',')",
+        "format('{{}}-{{}}', {}, {n})",
+    ),
+    *("CASE WHEN {} LIKE 'B%' THEN 'b' ELSE lower({}) END", "CAST({}::DATE AS VARCHAR)", "TRY({}::INTEGER)::VARCHAR"),
+]
+_TEXT_NUMBERS = [
+    *("length({})", "strlen({})", "instr({}, 'a')", "ascii({})", "unicode({})", "levenshtein({}, 'BUILDING')"),
+    *("hash({})", "CAST({} AS INTEGER)", "TRY_CAST({} AS BIGINT)", "TRY_CAST({} AS DECIMAL(5,1))", "bit_length({})"),
+    *("CAST({} AS HUGEINT)", "TRY_CAST({} AS DECIMAL(30,3))", "len(string_split({}, 'a'))", "CAST({} AS UBIGINT)"),
+]
+_TEXT_CONDITIONS = [
+    *(
+        "regexp_matches({}, '^[a-z]')",
+        "{} ILIKE 'b%'",
+        "{} LIKE 'a_'",
+        "{} SIMILAR TO 'a.*'",
+        "{} < 'b'",
+        "{} GLOB '*a'",
+    ),
+    *("CAST({} AS BOOLEAN)", "{} COLLATE nocase = 'building'", "TRY_CAST({} AS DATE) > DATE '1990-01-01'"),
+    *("upper({}) IN ('A', 'B')", "contains(lower({}), 'ild')", "TRY_CAST({} AS DOUBLE) > 1.5", "length({}) = {n}"),
 ]
 _FLOATS = ["0.0::DOUBLE", "0.1::DOUBLE", "0.1::FLOAT", "'inf'::DOUBLE", "'nan'::DOUBLE", "-0.0::DOUBLE", "1.5"]
 
@@ -133,7 +178,9 @@ def _number(draw: st.DrawFn, depth: int) -> str:
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return _pick(draw, *_NUMBERS, *_NUMBERS, *_CONSTANTS, "h", "d30", "ub")
     a, b = _number(draw, depth - 1), _number(draw, depth - 1)
-    kind = draw(st.integers(0, 14))
+    kind = draw(st.integers(0, 16))
+    if kind > 14:
+        return _of_text(draw, depth, _TEXT_NUMBERS)
     if kind == 12:
         return f"({a} {_pick(draw, '//', '%')} {_pick(draw, '1', '7', '3600', '0', '-2', b)})"
     if kind == 14:
@@ -179,7 +226,9 @@ def _real(draw: st.DrawFn, depth: int) -> str:
 def _boolean(draw: st.DrawFn, depth: int) -> str:
     if depth == 0:
         return _pick(draw, "p", "q", "true", "false", "NULL", "p", "q")
-    kind = draw(st.integers(0, 10))
+    kind = draw(st.integers(0, 12))
+    if kind > 10:
+        return f"({_of_text(draw, depth, _TEXT_CONDITIONS)})"
     if kind == 10:
         return f"({_text(draw, depth - 1)} {_pick(draw, 'LIKE', 'NOT LIKE')} {_pick(draw, *_PATTERNS)})"
     if kind < 3:
@@ -238,7 +287,21 @@ def _moment(draw: st.DrawFn, depth: int) -> str:
 def _text(draw: st.DrawFn, depth: int) -> str:
     if depth and draw(st.integers(0, 3)) == 0:
         return f"coalesce(CASE WHEN {_boolean(draw, depth - 1)} THEN {_text(draw, 0)} END, {_text(draw, 0)})"
+    if depth and draw(st.integers(0, 2)) == 0:
+        return _of_text(draw, depth, _TEXT_FUNCTIONS)
     return _pick(draw, "x", "y", "x", "y", "lower(x)", "en", *_TEXTS)
+
+
+def _of_text(draw: st.DrawFn, depth: int, functions: list[str]) -> str:
+    """A function of one text."""
+    text = _text(draw, depth - 1)
+    return (
+        _pick(draw, *functions)
+        .replace("{n}", str(draw(st.integers(0, 3))))
+        .replace("{}", text)
+        .replace("{{", "{")
+        .replace("}}", "}")
+    )
 
 
 def _float(draw: st.DrawFn, depth: int) -> str:

@@ -154,6 +154,8 @@ def test_differences_of_infinite_dates_are_left_to_duckdb(unit):
         *("time_bucket(INTERVAL '1 hour', ts, TIMESTAMP '2020-01-01 00:10:00')", "date_part('dow', ts)", "isodow(e)"),
         *("quarter(e)", "dayofyear(e)", "ts - INTERVAL '90 minutes'", "e + 30", "d - e", "i % 7", "b % 1000", "abs(i)"),
         *("h = 1", "h <> 18446744073709551616", "0 = h", "NOT (h = -1) AND p", "h = 92233720368547758081"),
+        *("lower(x)", "x LIKE '_a'", "x ILIKE 'a%'", "length(x) + i", "CASE WHEN upper(x) = 'A' THEN d15 ELSE 0 END"),
+        *("lower(x) = y", "upper(x) = lower(y)", "x < 'b' AND y >= 'a'", "if(p, trim(x), y)", "coalesce(x || '!', y)"),
     ],
 )  # fmt: skip
 def test_what_is_translated(expression):
@@ -169,8 +171,11 @@ def test_what_is_translated(expression):
 @pytest.mark.parametrize(
     "expression",
     [
-        "lower(x)",
         "x < y",
+        "x || y",
+        "lower(x) || y",
+        "x::BLOB",
+        "string_split(x, 'I')",
         "sqrt(g)",
         "g // 2",
         "i // b",
@@ -183,11 +188,9 @@ def test_what_is_translated(expression):
         "i // 0",
         "i // -2",
         "epoch_us(e)",
-        "x LIKE '_a'",
         "d18::INTEGER",
         "en = 'u'",
         "f + f",
-        "x ILIKE 'a%'",
     ],
 )
 def test_what_is_left_to_duckdb(expression):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sqlfront.database.loading import _FEW, Evaluator
+from sqlfront.database.loading import _FEW, Evaluator, _Rows
 from sqlfront.storage.errors import DataError
 
 EXPRESSIONS = (
@@ -34,3 +34,19 @@ def test_a_value_that_cannot_be_computed_is_an_error_however_many_rows_there_are
     for rows in (1, _FEW + 1):
         with pytest.raises(DataError, match="computed column"):
             evaluate(pa.table({"x": ["a"] * rows}), {"x": "VARCHAR"}, ["x::INTEGER"])
+
+
+def test_a_query_is_bound_once_however_many_are_prepared_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB asks for the columns of what a query scans each time that it binds the query."""
+    asked = []
+    scan = _Rows.__arrow_c_stream__
+    monkeypatch.setattr(_Rows, "__arrow_c_stream__", lambda self, wanted=None: (asked.append(1), scan(self, wanted))[1])
+    evaluate, rows = Evaluator(), pa.table({"x": [1, 2]})
+    for expression in ("x + 1", "x + 2", "x + 3"):
+        evaluate(rows, {"x": "INTEGER"}, [expression])
+    for expression in ("x + 1", "x + 2", "x + 3"):
+        for scans in (2, 1):
+            asked.clear()
+            found = evaluate(rows, {"x": "INTEGER"}, [expression])
+            assert found.column(0).to_pylist() == [1 + int(expression[-1]), 2 + int(expression[-1])]
+            assert len(asked) <= scans
