@@ -17,6 +17,7 @@ from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.setup import written_columns
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.transport import arrived_sql
 from sqlfront.storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
@@ -132,16 +133,7 @@ def table_columns(session: Session, name: str) -> tuple[QualifiedName, list[Colu
     if catalog.is_view(found) or catalog.view_sql(found):
         raise ProgrammingError(f"{name} is a view and cannot be changed", hint="change the tables that it reads")
     table = catalog.name(found)
-    generated = {
-        row[0]
-        for row in session.duck.execute(
-            "SELECT column_name FROM duckdb_columns() WHERE database_name = ? "
-            "AND schema_name = ? AND table_name = ? AND is_generated",
-            [session.database.name, table.schema, table.name],
-        ).fetchall()
-    }
-    columns = [Column(*column) for column in catalog.columns(found) or []]
-    return table, [column for column in columns if column.name not in generated]
+    return table, [Column(*column) for column in written_columns(session.duck, session.database.name, table)]
 
 
 def _given(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlfront.storage.capture.all_or_nothing import unit
+from sqlfront.storage.capture.prepared import ask
 from sqlfront.storage.capture.trigger_sql import (
     BOOKKEEPING,
     SCHEMA,
@@ -88,6 +89,15 @@ def columns(con: Any, database: str, table: QualifiedName) -> tuple[dict[str, st
         "ORDER BY column_index"
     ).fetchall()
     return {name: kind for name, kind, _ in rows}, frozenset(name for name, _, generated in rows if generated)
+
+
+def written_columns(con: Any, database: str, table: QualifiedName) -> list[tuple[str, str, bool]]:
+    """Name, type and whether it is NOT NULL of the columns of a table that can be written, in order."""
+    query = (
+        f"SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns() WHERE {_is(database, table)} "
+        "AND NOT is_generated ORDER BY column_index"
+    )
+    return [(name, kind, bool(not_null)) for name, kind, not_null in ask(con, query)]
 
 
 def unique_keys(con: Any, database: str, table: QualifiedName) -> tuple[tuple[str, ...], ...]:
