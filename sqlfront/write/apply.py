@@ -13,7 +13,7 @@ from sqlfront.database.entries import ChangeTable, lost
 from sqlfront.database.names import name_parts
 from sqlfront.maintenance.engine import Change
 from sqlfront.storage.errors import DataError, ProgrammingError
-from sqlfront.write.changes import read_changes
+from sqlfront.write.changes import as_arrow, read_changes
 from sqlfront.write.dml import unit
 from sqlfront.write.write_through import insert_rows, net_changes, table_columns, write_netted
 
@@ -34,8 +34,10 @@ def apply(session: Session, changes: Mapping[str, Any]) -> Epoch | None:
         return _apply_at_once(session, tables, changes, started)
     autocommit = session.transaction is None
     if autocommit and [*tables.values()] == [None]:
+        [(name, data)] = changes.items()
+        changes = {name: as_arrow(name, data)}  # A stream is read once, whichever way its rows go.
         with database.turns.writing():
-            inserted = insert_rows(session, *next(iter(changes.items())))
+            inserted = insert_rows(session, name, changes[name])
         if inserted is not None:
             return inserted.epoch or _empty_epoch(session, started)
     with database.turns.writing(), unit(session) as transaction:

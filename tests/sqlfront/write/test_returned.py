@@ -408,3 +408,17 @@ def test_batches_of_rows_that_come_are_one_insert(monkeypatch: pytest.MonkeyPatc
         assert con.execute("FROM v").fetchall() == [(104 * 7, 104 * 8, 104)]
         con.apply({"t": pa.table({"k": [1_000], "x": [7], "_weight": [-1]})})
         assert con.execute("FROM v").fetchall() == [(103 * 7, 103 * 8, 103)]
+
+
+@pytest.mark.parametrize("weight", [1, 2, -1])
+@pytest.mark.parametrize("is_viewed", [True, False])
+def test_a_stream_is_read_once_whichever_way_its_rows_go(weight: int, is_viewed: bool) -> None:
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (k INTEGER)")
+        con.execute("INSERT INTO t VALUES (1), (1)")
+        if is_viewed:
+            con.execute("CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k")
+        rows = pa.table({"k": pa.array([1], pa.int32()), "_weight": [weight]})
+        con.apply({"t": pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches())})
+        read = "FROM v" if is_viewed else "SELECT k, count(*) FROM t GROUP BY k"
+        assert con.execute(read).fetchall() == [(1, 2 + weight)]
