@@ -41,6 +41,7 @@ from sqlfront.planner.model.query import Definition
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, parse_query, printed
 from sqlfront.sql.guard import Shown, check_same_meaning, described
+from sqlfront.sql.pivots import reads_values
 from sqlfront.storage.errors import InternalError, NotSupportedError, ProgrammingError
 
 MOST_COLUMNS, MOST_BRANCHES, DEEPEST = 1_000, 500, 64
@@ -177,6 +178,10 @@ def _check_tree(tree: exp.Expr, notes: Notes) -> None:
         why = "a view's query is fixed when it is created"
         hint = "write the value, or keep the column in the view and filter when you read it"
         raise notes.refusal("A parameter", parameter, why, hint)
+    for pivot in tree.find_all(trees.PivotQuery, trees.Pivot):
+        if reads_values(pivot):  # DuckDB would read rows of ours, and wait for the lock that CREATE holds.
+            why, hint = "its columns come from its rows", "list the values in IN (...)"
+            raise notes.refusal("PIVOT", pivot, why, hint)
     for operation in tree.find_all(exp.SetOperation):
         lists = [_listed(side) for side in (operation.this, operation.expression)]
         if None not in lists and not operation.args.get("by_name") and len(lists[0] or ()) != len(lists[1] or ()):
