@@ -127,7 +127,7 @@ def _added(con: Any, table: ChangeTable, statement: PassThrough) -> tuple[Column
         con.execute(text)
         made = con.execute(
             "SELECT column_name, data_type, NOT is_nullable, column_default FROM duckdb_columns() "
-            "WHERE database_name = 'temp' AND table_name = '__sqlfront_types' ORDER BY column_index"
+            "WHERE database_name = 'temp' AND table_name = '__sqlfront_types' ORDER BY column_index ASC"
         ).fetchall()
         if len(made) == len(table.columns):
             return None

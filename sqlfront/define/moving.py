@@ -188,6 +188,6 @@ def maintained(con: Any, database: str) -> list[QualifiedName]:
     for (table,) in tables:
         whole = f"{quote(database)}.{quote(SCHEMA)}.{quote(table)}"
         found += [
-            QualifiedName(*row) for row in con.execute(f"SELECT schema, name FROM {whole} ORDER BY ALL").fetchall()
+            QualifiedName(*row) for row in con.execute(f"SELECT schema, name FROM {whole} ORDER BY ALL ASC").fetchall()
         ]
     return found

@@ -90,7 +90,7 @@ def restore(database: Database, adopt: Adopt | None = None) -> None:
     if not database.read_only:
         database.log.prepare(con)
         untrusted = database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
-    rows = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
+    rows = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan ASC").fetchall()
     settings = settings_of(con) if rows else {}
     views = [_stored_view(settings, row) for row in rows]
     for view in views:

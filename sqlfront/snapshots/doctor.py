@@ -38,7 +38,7 @@ def examine(path: str) -> tuple[list[str], bool]:
             return [f"{path}: no materialized views"], True
         views = [
             shown(QualifiedName(*row))
-            for row in con.execute(f"SELECT schema, name FROM {SCHEMA}.views ORDER BY scan").fetchall()
+            for row in con.execute(f"SELECT schema, name FROM {SCHEMA}.views ORDER BY scan ASC").fetchall()
         ]
         lines = [f"{path}: {_counted(len(views), 'materialized view')}"]
         lost = list(_captures(con, name, lines))

@@ -34,9 +34,9 @@ MEANINGS = {
 """Why a snapshot is refused, by the part of its key that differs."""
 _DECLARED = (
     "SELECT schema_name, table_name, 'column', column_name, data_type, is_nullable FROM duckdb_columns() "
-    "WHERE database_name = ? ORDER BY column_index",
+    "WHERE database_name = ? ORDER BY column_index ASC",
     "SELECT schema_name, table_name, constraint_text, referenced_table, referenced_column_names "
-    "FROM duckdb_constraints() WHERE database_name = ? ORDER BY ALL",
+    "FROM duckdb_constraints() WHERE database_name = ? ORDER BY ALL ASC",
     # DuckDB lists collations nowhere but in the table's statement.
     "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = ? AND contains(sql, 'COLLATE')",
 )
@@ -47,7 +47,7 @@ def key_of(path: str, con: Any) -> dict[str, Any]:
     """What all of a file's snapshot depends on, but for its views. `con` is a connection to the file."""
     import duckdb
 
-    tables = con.execute(f"SELECT * FROM {SCHEMA}.change_tables ORDER BY ALL").fetchall()
+    tables = con.execute(f"SELECT * FROM {SCHEMA}.change_tables ORDER BY ALL ASC").fetchall()
     [(name,)] = con.execute("SELECT current_database()").fetchall()
     captures = setup.booked(con, name)
     return {

@@ -86,7 +86,7 @@ def columns(con: Any, database: str, table: QualifiedName) -> tuple[dict[str, st
     """Name to type of the columns of a table or view, in order, and the names of the generated ones."""
     rows = con.execute(
         f"SELECT column_name, data_type, is_generated FROM duckdb_columns() WHERE {_is(database, table)} "
-        "ORDER BY column_index"
+        "ORDER BY column_index ASC"
     ).fetchall()
     return {name: kind for name, kind, _ in rows}, frozenset(name for name, _, generated in rows if generated)
 

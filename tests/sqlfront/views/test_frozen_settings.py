@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -268,3 +269,24 @@ def test_remembered_settings_are_those_of_now(change):
         con.execute("CREATE SCHEMA s; CREATE TABLE s.t (x INT); USE s")
         con.execute("CREATE MATERIALIZED VIEW elsewhere AS SELECT x / 2 AS h FROM t")
         assert con.execute("FROM s.elsewhere").fetchall() == []
+
+
+@pytest.mark.parametrize("kind", ["", "CHANGE "])
+def test_columns_have_their_order_whatever_order_is_the_default(kind: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "ordered.db")
+    with sqlfront.connect(path) as con:
+        con.execute("SET default_order = 'DESC'")
+        con.execute(f"CREATE {kind}TABLE t (a INTEGER, b INTEGER)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT sum(s) AS s FROM v")
+        con.execute("INSERT INTO t VALUES (1, 20)")
+        con.execute("INSERT INTO t SELECT 1, 30")
+        con.execute("ALTER TABLE t ADD COLUMN c INTEGER DEFAULT 5")
+        con.execute("INSERT INTO t VALUES (2, 7, 8)")
+        assert sorted(con.execute("FROM v").fetchall()) == [(1, 50), (2, 7)]
+    with sqlfront.connect(path) as con:
+        con.execute("SET default_order = 'DESC'")
+        con.execute("INSERT INTO t VALUES (2, 1, 1)")
+        assert sorted(con.execute("FROM v").fetchall()) == [(1, 50), (2, 8)]
+        assert con.execute("FROM w").fetchall() == [(58,)]
+        assert sorted(con.execute("SELECT c FROM t").fetchall()) == [(1,), (5,), (5,), (8,)]
