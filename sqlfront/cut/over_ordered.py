@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sqlfront.binding.session_settings import settings_of
 from sqlfront.cut.expressions.scalar_forms import call, evaluated, is_not_null
 from sqlfront.cut.expressions.value_types import INTEGER_BITS
 from sqlfront.cut.kept_values import Kept, KeptValues
@@ -123,6 +124,8 @@ class OverOrdered:
         return None if texts is None else call("array_to_string({0}, {1})", "VARCHAR", texts, separator)
 
     def _histogram(self, aggregate: Aggregated) -> Scalar | None:
+        if settings_of(self._con)["default_order"] != "ASCENDING":  # DuckDB sorts the keys so.
+            return None
         kept = self._sorted(aggregate, aggregate.arguments[0])
         if kept is None or not _is_listed(kept.type(0)):
             return None

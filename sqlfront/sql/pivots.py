@@ -36,7 +36,7 @@ def without_pivots(tree: exp.Expr, con: Any) -> exp.Expr:
     return tree
 
 
-def reads_values(node: trees.PivotQuery | trees.Pivot) -> bool:
+def reads_values(node: exp.Expr) -> bool:
     """Whether DuckDB reads rows to tell the columns of a PIVOT: its values are not listed."""
     fields = node.args.get("on") or node.args.get("fields") or []
     is_told = (isinstance(field, trees.PivotField) and not field.args.get("query") for field in fields)

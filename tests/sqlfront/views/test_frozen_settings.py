@@ -290,3 +290,16 @@ def test_columns_have_their_order_whatever_order_is_the_default(kind: str, tmp_p
         assert sorted(con.execute("FROM v").fetchall()) == [(1, 50), (2, 8)]
         assert con.execute("FROM w").fetchall() == [(58,)]
         assert sorted(con.execute("SELECT c FROM t").fetchall()) == [(1,), (5,), (5,), (8,)]
+
+
+@pytest.mark.parametrize("value", ["s", "{'s': s}"])
+def test_keys_of_a_histogram_are_sorted_by_the_default_order_of_create(con, value):
+    con.execute("CREATE TABLE texts (s VARCHAR)")
+    con.execute("SET default_order = 'DESC'")
+    con.execute(f"CREATE MATERIALIZED VIEW h AS SELECT histogram({value}) AS h FROM texts")
+    con.execute("INSERT INTO texts VALUES ('a'), ('c'), ('b')")
+    expected = con.execute(f"SELECT histogram({value}) FROM texts").fetchall()
+    assert str(con.execute("FROM h").fetchall()) == str(expected)
+    con.execute("SET default_order = 'ASC'")
+    con.execute("INSERT INTO texts VALUES ('d')")
+    assert con.execute("SELECT map_keys(h) FROM h").fetchone()[0][0] in ("d", {"s": "d"})
