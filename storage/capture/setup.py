@@ -95,7 +95,7 @@ def written_columns(con: Any, database: str, table: QualifiedName) -> list[tuple
     """Name, type and whether it is NOT NULL of the columns of a table that can be written, in order."""
     query = (
         f"SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns() WHERE {_is(database, table)} "
-        "AND NOT is_generated ORDER BY column_index"
+        "AND NOT is_generated ORDER BY column_index ASC"
     )
     return [(name, kind, bool(not_null)) for name, kind, not_null in ask(con, query)]
 
