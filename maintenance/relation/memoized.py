@@ -150,7 +150,7 @@ class Memoized:
         return succeeds
 
     def _values(self, functions: Sequence[_Function], texts: _Codes, expressions: Sequence[str]) -> Sequence[Any]:
-        """The values of expressions over the texts of all columns side by side. Shorter columns begin anew."""
+        """The values of expressions over columns of texts, side by side. A shorter column repeats its texts."""
         import pyarrow as pa
 
         sources = {function.source.name: function.source for function in functions}

@@ -58,7 +58,8 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
 }
 _EXTREMES = ("greatest", "least")
 TEXTS = ("VARCHAR", "JSON")
-"""The types of which equal codes mean equal bytes. Equal values of other types in dictionaries may look different."""
+"""Types whose codes are equal only if the texts are, byte by byte. Other values in dictionaries may be equal and look
+different."""
 
 
 class Untranslated(Exception):

@@ -17,9 +17,12 @@ from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Sort
 
 Ordered = TypeVar("Ordered", bound=Aggregate | Window | Distinct | Unnest)
 
+FIRSTS = ("first", "arbitrary", "any_value", "last")
+"""Aggregates whose value is that of the first row in an order, or of the last. ANY_VALUE leaves NULLs out."""
+
 ORDERED = frozenset(
     (
-        *("first", "last", "any_value", "arbitrary", "list", "array_agg", "string_agg", "group_concat", "listagg"),
+        *(*FIRSTS, "list", "array_agg", "string_agg", "group_concat", "listagg"),
         *("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by", "arg_min_null", "arg_max_null", "mode"),
         *("approx_quantile", "approx_top_k", "approx_count_distinct", "reservoir_quantile", "json_group_array"),
         *("json_group_object", "json_group_structure", "map_from_entries"),

@@ -58,8 +58,8 @@ class RawColumn:
               how often each comes about. NULL when there is none
     rank      `variable` of the value at `rank` in the order of the values; NULL when there is none
     weight    how far the position of `rank` is beyond the value that it is rounded down to, a DOUBLE from 0 to 1
-    first     `variable` of the first value in the order that `distinct_sets` keeps for it; NULL when it keeps none
-    last      the same of the last
+    first     `variable` of the first value, in its order, that `distinct_sets` keeps for the group; NULL without one
+    last      `variable` of the last value; as before
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
     window    what `window` says, of rows kept in order; an aggregate is `over`, whose measures are those of `Windows`
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from sqlfront.planner.algebra.total_orders import FIRSTS
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, printed
 
 ARGUMENT_OF_EXTREMUM = ("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by")
-_ANY = ("any_value", "arbitrary", "first", "last")
 _LISTING = ("list", "array_agg", "string_agg", "group_concat", "listagg", "mode")
 _CANCELLING = ("skewness", "kurtosis", "kurtosis_pop")
 
@@ -27,7 +27,7 @@ def without_ties(query: exp.Expr) -> exp.Expr:
     any_value(x) as any_value(x ORDER BY x). Orders inside FIRST, LAST, LIST, STRING_AGG and MODE end with their
     argument."""
     for call in _aggregates(query):
-        open_order = call.name.casefold() in (*_ANY, *_LISTING) and not isinstance(call.parent, exp.WithinGroup)
+        open_order = call.name.casefold() in (*FIRSTS, *_LISTING) and not isinstance(call.parent, exp.WithinGroup)
         if open_order and (arguments := _arguments(call)):
             _end_with(call, arguments[0])
         if call.name.casefold() in ARGUMENT_OF_EXTREMUM and len(arguments := _arguments(call)) == 2:

@@ -19,6 +19,7 @@ from sqlfront.cut.kept_values import Kept, KeptValues
 from sqlfront.cut.leaf_columns import named
 from sqlfront.planner.algebra.scalars import Constant, Scalar, cast, columns_of, conjunction, function_name
 from sqlfront.planner.algebra.terms import Aggregated, Sort
+from sqlfront.planner.algebra.total_orders import FIRSTS
 from sqlfront.planner.model.query import Direction, RawColumn
 from sqlfront.planner.model.raw_column import Rank
 from sqlfront.storage.codecs.interpolation import (
@@ -39,7 +40,6 @@ _CONTINUOUS, _DISCRETE = ("quantile_cont", "percentile_cont"), ("quantile_disc",
 _FINEST = 2**20
 """A fraction of so many parts, or fewer, times a number of rows is exact as a DOUBLE."""
 _LISTS, _TEXTS = ("list", "array_agg"), ("string_agg", "group_concat", "listagg")
-_FIRSTS = ("first", "arbitrary", "any_value", "last")
 
 
 class OverOrdered:
@@ -65,7 +65,7 @@ class OverOrdered:
             return self._list(aggregate)
         if name in _TEXTS and columns_of(arguments[0]):
             return self._text(aggregate)
-        if name in _FIRSTS and aggregate.order:
+        if name in FIRSTS and aggregate.order:
             return self._first(aggregate)
         if name == "histogram" and len(arguments) == 1 and not aggregate.distinct and not aggregate.order:
             return self._histogram(aggregate)
@@ -82,7 +82,7 @@ class OverOrdered:
         return None if found is None else self._elements(*found, once=aggregate.distinct)
 
     def _first(self, aggregate: Aggregated) -> Scalar | None:
-        """The first value of all, NULLs too but for ANY_VALUE, or the last."""
+        """The first value in the order, or the last. NULL is a value, but not to ANY_VALUE."""
         name, [value] = function_name(aggregate.form), aggregate.arguments
         if name == "any_value":
             aggregate = replace(aggregate, filter=conjunction((aggregate.filter, is_not_null(value))))

@@ -190,8 +190,7 @@ def _stored_view(present: Mapping[str, str], row: tuple[Any, ...]) -> StoredView
 
 
 def _restore_view(database: Database, con: Any, view: StoredView, columns: tuple[tuple[str, str], ...]) -> None:
-    """Build a view anew. `columns` are those of the view in DuckDB. If they are other ones now, DuckDB's view is made
-    again."""
+    """Build a view anew. DuckDB's view of it has these `columns`, and is made again if the built view has others."""
     from sqlfront.database.stored_views import forget_view, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view

@@ -103,10 +103,10 @@ def query_columns(con: Any, query: str) -> tuple[tuple[str, str], ...]:
     return tuple(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def _answers(con: Any, question: str, written: str, printed: str) -> list[str]:
-    """What DuckDB serialises of two texts, without positions, in one statement."""
-    [texts] = con.execute(f"SELECT {question}, {question}", [written, printed]).fetchall()
-    return [text if text.startswith(_ERROR) else _POSITION.sub("", text).replace(",}", "}") for text in texts]
+def _answers(con: Any, question: str, *texts: str) -> list[str]:
+    """What DuckDB serialises of texts, without positions, in one statement."""
+    [found] = con.execute(f"SELECT {', '.join([question] * len(texts))}", texts).fetchall()
+    return [text if text.startswith(_ERROR) else _POSITION.sub("", text).replace(",}", "}") for text in found]
 
 
 def _has_no_plan(text: str) -> bool:
@@ -115,19 +115,20 @@ def _has_no_plan(text: str) -> bool:
 
 def _stand_ins(con: Any, *texts: str) -> str:
     """WITH clauses that stand for the tables of some texts that have no serialised plan; empty if there are none."""
-    names = {table.name for text in texts for table in parse_one(text).find_all(exp.Table) if not table.db}
+    tables = (table for text in texts for table in parse_one(text).find_all(exp.Table) if not table.db)
+    names = sorted({table.name for table in tables} - {""})
+    queries = [f"FROM {quote(name)}" for name in names]
     found = []
-    for name in sorted(filter(None, names)):
-        query = f"FROM {quote(name)}"
-        if not any(map(_has_no_plan, _answers(con, _PLAN, query, query))):
-            continue  # What WITH or a function calls so is no table either.
+    for name, query, plan in zip(names, queries, _answers(con, _PLAN, *queries) if names else (), strict=True):
+        if not _has_no_plan(plan):
+            continue  # It has a plan, or is the name of a clause of WITH or of a function.
         shown = ", ".join(f"CAST(NULL AS {type_}) AS {quote(column)}" for column, type_ in query_columns(con, query))
         found.append(f"{quote(name)} AS (SELECT {shown} LIMIT 0)")
     return ", ".join(found)
 
 
 def _with_clauses(clauses: str, text: str) -> str:
-    """A query after WITH clauses, which its own may hide."""
+    """A query after WITH clauses. Clauses of the query may have the same names, and hide these."""
     own = _WITH.match(text)
     if own is None:
         return f"WITH {clauses} {text}"

@@ -56,8 +56,10 @@ def insert_rows(session: Session, name: str, changes: Any) -> Transaction | None
 
     table, columns = table_columns(session, name)
     relation = relation_of(session, table) if tells_alone(session) else None
+    if relation is None:
+        return None
     rows, present, _, weights = _given(session, name, table, columns, changes)
-    if relation is None or (weights is not None and not (weights == 1).all()):
+    if weights is not None and not (weights == 1).all():
         return None
     given = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     written = [column for column in columns if column in present]

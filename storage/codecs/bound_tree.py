@@ -15,7 +15,7 @@ from sqlfront.storage.codecs.casting import Settings, connect, under
 from sqlfront.storage.sql_text import quote
 
 _LAMBDA = "lambda_expr"
-"""What a bound tree calls the body of a lambda. It refers to parameters alone, some of which are captured columns."""
+"""What a bound tree calls the body of a lambda. The body refers to parameters, and captured columns are such."""
 
 _SPOTS = ("alias", "query_location", "query_location_length")
 _lock = threading.Lock()

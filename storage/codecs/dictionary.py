@@ -210,7 +210,7 @@ class Dictionary:
             self._set_buffer(_SMALL_BUFFER)
 
     def _free_unused(self, all_unused: bool) -> None:
-        """Forget strings. Those that are kept for memos have a reference meanwhile."""
+        """Forget unused strings. A string that memos keep has a reference until the kernel is done."""
         self._loose, held = 0, np.empty(0, np.int64)
         if self._memos:
             refs = self.refs[: self._state[USED]]

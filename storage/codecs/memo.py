@@ -191,9 +191,9 @@ class Memos:
             del self._memos[key]
 
     def settle(self, alive: np.ndarray, *, all_referred: bool) -> None:
-        """Before a sweep: add to the texts that are referred to, `alive` by their codes, those that are kept for memos,
-        and forget what is made of others. Texts that nothing refers to are kept with their values unless
-        `all_referred`, or they are many. O(codes + pages), for each memo of a memo's values anew."""
+        """Before a sweep: add the texts that memos keep to those that are referred to, `alive` by their codes. Entries
+        of all other texts go. Memos keep texts that nothing refers to, with their values, unless `all_referred`, or
+        these are many. O(codes + pages), times the depth of memos over values of memos."""
         entries = [memo.entries() for memo in self._memos.values()]
         if not all_referred:
             known = np.zeros_like(alive)

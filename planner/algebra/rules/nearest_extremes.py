@@ -52,6 +52,7 @@ from sqlfront.planner.algebra.terms import (
     Sort,
     Term,
 )
+from sqlfront.planner.algebra.total_orders import FIRSTS
 from sqlfront.planner.model.ordered_types import ORDERED, family_of
 
 _EXTREMES = {
@@ -60,7 +61,6 @@ _EXTREMES = {
     **dict.fromkeys(("arg_max", "argmax", "max_by"), (True, 2)),
 }
 """Whether the greatest value is asked for, and the number of arguments."""
-_FIRSTS = ("first", "arbitrary", "any_value", "last")
 _VALUES = (*ORDERED, "VARCHAR", "BLOB", "BOOLEAN", "UUID")
 """Types of the arguments."""
 
@@ -235,7 +235,7 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
         return None
     if not all(type_family(each) in _VALUES for each in values):
         return None
-    if name in _FIRSTS:
+    if name in FIRSTS:
         return _first(one, name, right, compared, facts)
     descending, arguments = _EXTREMES.get(name, (False, 0))
     if one.order or len(one.arguments) != arguments:
@@ -250,9 +250,9 @@ def _extreme(one: Aggregated, right: Term, compared: Sequence[Oriented], facts: 
 
 
 def _first(one: Aggregated, name: str, right: Term, compared: Sequence[Oriented], facts: Facts) -> _Extreme | None:
-    """The same of the first value or the last in an order by one value that is never NULL, and perhaps by the argument.
-    The last is the first in the opposite order. The nearest row may have any value. Extremes of subtrees are those of
-    values that are not NULL, in one direction."""
+    """`_extreme` of FIRST and its like, ordered by one value that is never NULL, and perhaps then by the argument. The
+    last value is the first in the opposite order. The nearest row may have any argument, NULL too. Extremes of subtrees
+    are kept for arguments that are not NULL, in the direction of the other value."""
     [value], order = one.arguments, one.order
     if not order or len({value, *(item.value for item in order)}) > 2 or len(order) > 2:
         return None

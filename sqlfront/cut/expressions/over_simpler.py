@@ -12,12 +12,12 @@ from sqlfront.cut.expressions.scalar_forms import call, is_not_null
 from sqlfront.cut.expressions.value_types import INTEGER_BITS, decimal_parts
 from sqlfront.planner.algebra.scalars import Compare, Constant, Not, Scalar, cast, conjunction, function_name
 from sqlfront.planner.algebra.terms import Aggregated
+from sqlfront.planner.algebra.total_orders import FIRSTS
 from sqlfront.storage.codecs.order import is_orderable
 
 Value = Callable[[Aggregated], Scalar]
 _TRUTHS, _BITS = ("bool_and", "bool_or"), ("bit_and", "bit_or", "bit_xor")
 _ALIASES = {"kahan_sum": "sum", "fsum": "sum", "sumkahan": "sum", "favg": "avg"}
-_ANY = ("any_value", "first", "arbitrary", "last")
 _WIDEST, _LONGEST = 64, 18
 """The bits of whole numbers, and the digits of decimals, of which an epoch's rows have a sum in DuckDB's type."""
 
@@ -34,7 +34,7 @@ def over_simpler(aggregate: Aggregated, value: Value, is_simple: Callable[[Scala
         if name == "bit_xor" and aggregate.distinct:
             return None
         return _bits(name, _Simpler(aggregate, value))
-    if name in _ANY and is_orderable(arguments[0].type):
+    if name in FIRSTS and is_orderable(arguments[0].type):
         return _any(name, _Simpler(aggregate, value))
     if name in _ALIASES:
         simpler = replace(
