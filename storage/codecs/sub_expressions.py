@@ -16,6 +16,7 @@ from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.sql_text import quote
 
 _MOST = 100
+"""Sub-expressions of a column that are bound at most."""
 _LEAVES = ("COLUMN_REF", "CONSTANT", "TYPE")
 _BEYOND_THE_ROW = ("SUBQUERY", "WINDOW", "PARAMETER", "STAR", "DEFAULT")
 
